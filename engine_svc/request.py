@@ -1,0 +1,82 @@
+"""What a request is and what it yields, inside the engine. Knows neither protobuf nor torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+FinishReason = Literal["stop", "length"]
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How to choose tokens; every value is final, defaults applied (see ``SamplingParams`` in engine.proto).
+
+    ``temperature == 0`` or ``top_p == 0`` is greedy; ``top_k == 0`` keeps all tokens; ``max_tokens`` is at least 1;
+    ``logprobs`` is None for no log probabilities, else the number of alternatives for each token.
+    """
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    max_tokens: int = 16
+    min_tokens: int = 0
+    stop_token_ids: frozenset[int] = frozenset()
+    ignore_eos: bool = False
+    n: int = 1
+    logprobs: int | None = None
+    seed: int = 0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+
+    @property
+    def greedy(self) -> bool:
+        """Whether the most likely token is always taken."""
+        return self.temperature == 0.0 or self.top_p == 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What a simulated model answers: ``steps`` played ``repeat`` times, ``delay`` seconds before each step."""
+
+    steps: tuple[tuple[int, ...], ...]
+    repeat: int = 1
+    delay: float = 0.0
+    finish: FinishReason = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A prompt to be continued ``sampling_params.n`` times. ``arrived_at`` is in Unix seconds."""
+
+    request_id: str
+    prompt_token_ids: tuple[int, ...]
+    sampling_params: SamplingParams
+    eos_token_ids: frozenset[int] = frozenset()
+    script: Script | None = None
+    arrived_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprobs:
+    """Log probabilities at one position, from the raw logits: the sampled token's, and the best ones, best first.
+
+    ``top`` holds (token id, logprob) pairs. Impossible tokens have -9999.0; every value is finite.
+    """
+
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What one step produced for one sequence: mostly one token, several from a script or a speculation.
+
+    ``logprobs`` is as long as ``token_ids``, or empty when none were asked for.
+    """
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[TokenLogprobs, ...] = field(default=())
