@@ -1,3 +1,4 @@
+.PHONY: protos
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
