@@ -414,7 +414,7 @@ class GenerateEvent(_message.Message):
     """The seed in use, given or drawn; in the first event."""
     @_builtins.property
     def chunks(self) -> _containers.RepeatedCompositeFieldContainer[Global___GenerateChunk]:
-        """New output; at most one chunk for each choice."""
+        """New output, in order. A slow reader finds several chunks of a choice in one event."""
 
     @_builtins.property
     def stats(self) -> Global___RequestStats:
