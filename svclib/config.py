@@ -26,7 +26,9 @@ class ServiceSettings(BaseSettings):
     port: int = Field(default=0, ge=0, le=65535, description="port to listen on; 0 takes a free one")
     metrics_port: int = Field(default=0, ge=0, le=65535, description="port of /metrics; 0 takes a free one")
     log_level: str = Field(default="info", pattern="^(debug|info|warning|error)$", description="least level to log")
-    log_format: str = Field(default="json", pattern="^(json|console)$", description="json for machines, console for people")
+    log_format: str = Field(
+        default="json", pattern="^(json|console)$", description="json for machines, console for people"
+    )
     drain_seconds: float = Field(default=25.0, ge=0, le=3600, description="time that running requests get at shutdown")
 
     @classmethod
@@ -37,7 +39,7 @@ class ServiceSettings(BaseSettings):
         """
         cls._refuse_unknown_variables()
         try:
-            return cls(_cli_parse_args=argv, _cli_prog_name=f"python -m {cls.__module__.split('.')[0]}")  # type: ignore[call-arg]
+            return cls(_cli_parse_args=argv, _cli_prog_name=f"python -m {cls.__module__.split('.')[0]}")
         except ValidationError as error:
             lines = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
             raise SettingsError("; ".join(lines)) from None

@@ -129,9 +129,7 @@ TABLE: Final[dict[type[ServiceError], Row]] = {
     ModelNotFound: Row("model_not_found", GrpcCode.NOT_FOUND, 404, "invalid_request_error", "model_not_found"),
     PayloadTooLarge: Row("payload_too_large", GrpcCode.INVALID_ARGUMENT, 413, "invalid_request_error", None),
     UnsupportedMediaType: Row("unsupported_media_type", GrpcCode.INVALID_ARGUMENT, 415, "invalid_request_error", None),
-    RateLimited: Row(
-        "rate_limited", GrpcCode.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "rate_limit_exceeded"
-    ),
+    RateLimited: Row("rate_limited", GrpcCode.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "rate_limit_exceeded"),
     InternalError: Row("internal", GrpcCode.INTERNAL, 500, "server_error", None),
     Overloaded: Row("overloaded", GrpcCode.RESOURCE_EXHAUSTED, 503, "server_error", "overloaded"),
     Unavailable: Row("unavailable", GrpcCode.UNAVAILABLE, 503, "server_error", "unavailable"),
