@@ -85,5 +85,5 @@ def test_session_frames_have_one_shape() -> None:
 
 
 def test_simulated_control_tokens_follow_the_bytes() -> None:
-    assert simulated.VOCAB_SIZE == 256 + len(set(simulated.CONTROL_TOKENS))
+    assert 256 + len(set(simulated.CONTROL_TOKENS)) == simulated.VOCAB_SIZE
     assert simulated.CONTROL_TOKENS[simulated.EOS_TOKEN_ID - simulated.NUM_BYTES] == simulated.EOS_TOKEN
