@@ -1,0 +1,1 @@
+"""The command line: a local supervisor for the four services, and a chat in the terminal."""

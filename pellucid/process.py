@@ -1,0 +1,116 @@
+"""One run of one service as a child process.
+
+Its output is read line by line whatever it prints, it has a process group of its own so that Ctrl-C in the terminal
+reaches only the supervisor, and it dies with the supervisor (see ``tether``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final, Self
+
+_MAX_LINE_BYTES: Final = 64 * 1024
+_LAST_WORDS_SECONDS: Final = 1.0
+
+
+class ServiceProcess:
+    """A running child. Whoever starts it must see it to its end with ``wait``."""
+
+    def __init__(self, process: asyncio.subprocess.Process, tether: int, printing: asyncio.Task[None]) -> None:
+        self._process = process
+        self._tether = tether
+        self._printing = printing
+
+    @classmethod
+    async def start(cls, module: str, arguments: Sequence[str], on_line: Callable[[str], None]) -> Self:
+        """Run ``python -m module arguments``; each line it prints goes to ``on_line``."""
+        # Pipes of our own: with asyncio's, ``wait`` would hang while a grandchild holds the output open.
+        stdin, tether = os.pipe()
+        output, stdout = os.pipe()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "pellucid.tether", module, *arguments),
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stdout,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                start_new_session=True,
+            )
+        except BaseException:
+            os.close(tether)
+            os.close(output)
+            raise
+        finally:
+            os.close(stdin)
+            os.close(stdout)
+        return cls(process, tether, asyncio.create_task(_print(output, on_line)))
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def terminate(self) -> None:
+        """Ask it to drain and exit. No effect when it has ended."""
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it now. No effect when it has ended."""
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process.returncode is None:
+            self._process.send_signal(number)
+
+    async def ended(self) -> None:
+        """Returns when the process has ended; any number may wait."""
+        await self._process.wait()
+
+    async def wait(self) -> int:
+        """The exit code, or minus the number of the signal that ended it, once its last line was read. Call once."""
+        code = await self._process.wait()
+        await asyncio.wait((self._printing,), timeout=_LAST_WORDS_SECONDS)
+        self._printing.cancel()
+        os.close(self._tether)
+        return code
+
+
+async def _print(output: int, on_line: Callable[[str], None]) -> None:
+    reader = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(output, "rb", buffering=0)
+    )
+    try:
+        async for line in lines(reader):
+            on_line(line)
+    finally:
+        transport.close()
+
+
+async def lines(reader: asyncio.StreamReader) -> AsyncIterator[str]:
+    """The lines of a byte stream, without blank ones. A progress bar's carriage return ends a line too.
+
+    A line longer than 64 KiB comes in pieces.
+    """
+    pending = b""
+    while chunk := await reader.read(_MAX_LINE_BYTES):
+        *complete, pending = (pending + chunk).replace(b"\r", b"\n").split(b"\n")
+        if len(pending) >= _MAX_LINE_BYTES:
+            complete.append(pending)
+            pending = b""
+        for line in complete:
+            if line.strip():
+                yield line.decode(errors="replace")
+    if pending.strip():
+        yield pending.decode(errors="replace")
+
+
+def how_it_ended(code: int) -> str:
+    """An exit code in words."""
+    if code >= 0:
+        return f"exited with code {code}"
+    names = {number.value: number.name for number in signal.Signals}
+    return f"was killed by {names.get(-code, f'signal {-code}')}"

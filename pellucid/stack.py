@@ -1,0 +1,168 @@
+"""What the four processes of a local stack are told: one place for each port, and for who gets which setting.
+
+Whatever is not decided here reaches the services through their own environment variables, untouched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from pellucid import readiness
+from pellucid.errors import CommandError
+from pellucid.ports import HeldPort
+from pellucid.supervisor import Service
+from svclib.config import ServiceSettings
+
+LOOPBACK: Final = "127.0.0.1"
+DEFAULT_PORT: Final = 8000
+
+DECIDED_HERE: Final = {
+    "TOKENIZER_MODEL": "--model",
+    "DETOKENIZER_MODEL": "--model",
+    "ENGINE_TOKENIZER": "--tokenizer",
+    "DETOKENIZER_TOKENIZER": "--tokenizer",
+    "GATEWAY_TOKENIZER_ADDRESSES": "",
+    "GATEWAY_ENGINE_ADDRESSES": "",
+    "GATEWAY_DETOKENIZER_ADDRESSES": "",
+}
+"""Variables that would contradict the stack, and the option that says the same for all services, if there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """A gRPC service and the ports it has when they are free."""
+
+    name: str
+    port: int
+    metrics_port: int
+
+    @property
+    def module(self) -> str:
+        return f"{self.name}_svc"
+
+
+BACKENDS: Final = (
+    Backend("tokenizer", 50051, 9101),
+    Backend("engine", 50052, 9102),
+    Backend("detokenizer", 50053, 9103),
+)
+GATEWAY: Final = "gateway"
+NAMES: Final = (GATEWAY, *(backend.name for backend in BACKENDS))
+
+
+@dataclass(frozen=True, slots=True)
+class StackOptions:
+    """What the person asked for. Settings are by name as the services spell them; None leaves the service's default."""
+
+    model: str
+    """A path, or ``simulated``."""
+    served_model_name: str
+    tokenizer: str | None = None
+    """A path, or None: the model's own."""
+    host: str = LOOPBACK
+    port: int = DEFAULT_PORT
+    gateway: Mapping[str, object] = field(default_factory=dict)
+    engine: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """Four services with their ports held. ``release`` when they have ended."""
+
+    url: str
+    services: tuple[Service, ...]
+    ports: tuple[HeldPort, ...]
+
+    def release(self) -> None:
+        for port in self.ports:
+            port.release()
+
+
+def build(options: StackOptions, environment: Mapping[str, str]) -> Stack:
+    """Decide on ports and settings. Raises ``CommandError`` when a wanted port is taken or a variable contradicts."""
+    _refuse_contradictions(environment)
+    front = HeldPort.take(options.host, options.port)
+    ports, services, addresses = [front], [], {}
+    for backend in BACKENDS:
+        listen, metrics = _hold(backend, environment)
+        ports += (listen, metrics)
+        addresses[f"{backend.name}_addresses"] = listen.address
+        settings = {
+            "host": listen.host,
+            "port": listen.port,
+            "metrics_port": metrics.port,
+            "model": options.model,
+            "tokenizer": options.tokenizer,
+            **(options.engine if backend.name == "engine" else {}),
+        }
+        ready = partial(readiness.grpc_service, listen.address)
+        services.append(_service(backend.name, backend.module, settings, ready, environment))
+    settings = {
+        "host": options.host,
+        "port": front.port,
+        **addresses,
+        "served_model_name": options.served_model_name,
+        **options.gateway,
+    }
+    url = f"http://{front.address}"
+    ready = partial(readiness.http_service, f"{url}/ready")
+    services.insert(0, _service(GATEWAY, GATEWAY, settings, ready, environment))
+    return Stack(url, tuple(services), tuple(ports))
+
+
+def _refuse_contradictions(environment: Mapping[str, str]) -> None:
+    for name, option in DECIDED_HERE.items():
+        if name in environment:
+            way_out = f"use {option}" if option else "to mix stacks start the services one by one"
+            raise CommandError(f"{name} is set, but `pellucid serve` decides it for its services; {way_out}")
+
+
+def _hold(backend: Backend, environment: Mapping[str, str]) -> tuple[HeldPort, HeldPort]:
+    prefix = backend.name.upper()
+    host = environment.get(f"{prefix}_HOST", LOOPBACK)
+    return (
+        _hold_one(host, environment.get(f"{prefix}_PORT"), backend.port),
+        _hold_one(host, environment.get(f"{prefix}_METRICS_PORT"), backend.metrics_port),
+    )
+
+
+def _hold_one(host: str, wanted: str | None, preferred: int) -> HeldPort:
+    if wanted is None:
+        return HeldPort.prefer(host, preferred)
+    if not wanted.isdecimal() or int(wanted) > 65535:
+        raise CommandError(f"{wanted!r} is not a port")
+    return HeldPort.take(host, int(wanted))
+
+
+def _service(
+    name: str,
+    module: str,
+    settings: Mapping[str, object],
+    ready: Callable[[], Awaitable[None]],
+    environment: Mapping[str, str],
+) -> Service:
+    if f"{name.upper()}_LOG_FORMAT" not in environment:
+        settings = {**settings, "log_format": "console"}
+    return Service(
+        name=name,
+        module=module,
+        arguments=_flags(settings),
+        ready=ready,
+        drain_seconds=_drain_seconds(name, environment),
+        takes_clients=name == GATEWAY,
+    )
+
+
+def _flags(settings: Mapping[str, object]) -> tuple[str, ...]:
+    return tuple(f"--{name.replace('_', '-')}={value}" for name, value in settings.items() if value is not None)
+
+
+def _drain_seconds(name: str, environment: Mapping[str, str]) -> float:
+    default: float = ServiceSettings.model_fields["drain_seconds"].default
+    try:
+        return float(environment.get(f"{name.upper()}_DRAIN_SECONDS", default))
+    except ValueError:
+        return default  # The service itself refuses the value, with its own message.
