@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 FinishReason = Literal["stop", "length"]
@@ -50,7 +50,11 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A prompt to be continued ``sampling_params.n`` times. ``arrived_at`` is in Unix seconds."""
+    """A prompt to be continued ``sampling_params.n`` times. ``arrived_at`` is in Unix seconds.
+
+    ``open_ended`` says that the client set no ``max_tokens`` and got the rest of the context. Requests with different
+    ``cache_salt`` never share cached keys and values.
+    """
 
     request_id: str
     prompt_token_ids: tuple[int, ...]
@@ -58,6 +62,8 @@ class Request:
     eos_token_ids: frozenset[int] = frozenset()
     script: Script | None = None
     arrived_at: float = 0.0
+    open_ended: bool = False
+    cache_salt: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +81,26 @@ class TokenLogprobs:
 class Sampled:
     """What one step produced for one sequence: mostly one token, several from a script or a speculation.
 
-    ``logprobs`` is as long as ``token_ids``, or empty when none were asked for.
+    ``logprobs`` is as long as ``token_ids``, or empty when none were asked for. ``token_ids`` may be empty: nothing
+    yet, ask again, but not before ``resume_at`` (seconds of ``time.monotonic``). With ``ended`` the choice ends after
+    these tokens for want of more, as if they had reached ``max_tokens``.
     """
 
     token_ids: tuple[int, ...]
-    logprobs: tuple[TokenLogprobs, ...] = field(default=())
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    resume_at: float = 0.0
+    ended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceOutput:
+    """New tokens of one choice, and with its last ones why it ended; ``matched_token_id`` if a token ended it.
+
+    ``logprobs`` is as long as ``token_ids``, or empty when none were asked for.
+    """
+
+    index: int
+    token_ids: tuple[int, ...]
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    finish_reason: FinishReason | None = None
+    matched_token_id: int | None = None

@@ -43,6 +43,10 @@ class RunnerInfo:
     simulated: bool = False
 
 
+class DeviceLost(Exception):
+    """The device cannot compute any more: this process must end. Raised by ``Runner.execute``."""
+
+
 class Runner(Protocol):
     """Computes one step. Owned and called by the step loop's thread alone."""
 
@@ -53,8 +57,8 @@ class Runner(Protocol):
     def execute(self, batch: SequenceOf[ScheduledSequence]) -> list[Sampled | Exception]:
         """Compute a step; one result for each entry with ``samples``, in order.
 
-        An exception in the list is the fault of that one sequence. Raising is a fault of the whole step.
-        Does not change the sequences.
+        An exception in the list is the fault of that one sequence. Raising is a fault of the whole step, and
+        ``DeviceLost`` one of the process. Does not change the sequences.
         """
 
     def forget(self, sequence: Sequence) -> None:

@@ -20,7 +20,9 @@ class Status(Enum):
 class Sequence:
     """State of one choice. ``token_ids`` is prompt and output together; the scheduler owns every other field.
 
-    Keys and values of the first ``num_computed_tokens`` tokens are in the blocks of ``block_table``.
+    Keys and values of the first ``num_computed_tokens`` tokens are in the blocks of ``block_table``. ``siblings`` are
+    all choices of the request, this one among them; empty when it is the only one. ``block_hashes`` are those of the
+    full blocks, as far as anybody asked. ``resume_at`` is when it may be computed again, by ``time.monotonic``.
     """
 
     request: Request
@@ -33,10 +35,22 @@ class Sequence:
     status: Status = Status.WAITING
     finish_reason: FinishReason | None = None
     num_preemptions: int = 0
+    siblings: tuple[Sequence, ...] = field(default=(), repr=False)
+    block_hashes: list[bytes] = field(default_factory=list, repr=False)
+    resume_at: float = 0.0
+    end_token_ids: frozenset[int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.token_ids:
             self.token_ids = list(self.request.prompt_token_ids)
+        params = self.request.sampling_params
+        eos = frozenset() if params.ignore_eos else self.request.eos_token_ids
+        self.end_token_ids = params.stop_token_ids | eos
+
+    @property
+    def group_id(self) -> int:
+        """The same for all choices of a request, and different for every other request."""
+        return self.seq_id - self.index
 
     @property
     def num_tokens(self) -> int:
@@ -53,3 +67,12 @@ class Sequence:
     @property
     def num_uncomputed_tokens(self) -> int:
         return len(self.token_ids) - self.num_computed_tokens
+
+
+def choices_of(request: Request, first_seq_id: int) -> tuple[Sequence, ...]:
+    """The sequences of a request, numbered from ``first_seq_id``."""
+    sequences = tuple(Sequence(request, index, first_seq_id + index) for index in range(request.sampling_params.n))
+    if len(sequences) > 1:
+        for sequence in sequences:
+            sequence.siblings = sequences
+    return sequences

@@ -1,0 +1,75 @@
+"""Settings of the engine: ``ENGINE_*``, or the same names as flags."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+from pydantic_settings import SettingsConfigDict
+
+from protos.simulated import MODEL_NAME
+from svclib.config import ServiceSettings
+
+
+class Settings(ServiceSettings):
+    """What the engine is told at start."""
+
+    model_config = SettingsConfigDict(env_prefix="ENGINE_")
+
+    port: int = Field(default=50052, ge=0, le=65535, description="port to listen on; 0 takes a free one")
+    metrics_port: int = Field(default=9102, ge=0, le=65535, description="port of /metrics; 0 takes a free one")
+
+    model: str = Field(
+        min_length=1,
+        description="Hugging Face id, folder or .gguf file to load; `simulated` for a model that answers from scripts",
+    )
+    served_model: str = Field(default="", description="name of the model in metrics; empty takes it from `model`")
+    dtype: Literal["auto", "float32", "bfloat16"] = Field(
+        default="auto",
+        description="element type of weights and cache; auto takes what suits the weights",
+    )
+    max_model_len: int | None = Field(
+        default=None, ge=1, description="most tokens of prompt and output together; none takes the model's own limit"
+    )
+    num_threads: int | None = Field(default=None, ge=1, description="CPU threads of a step; none lets torch choose")
+
+    block_size: int = Field(default=16, ge=1, le=1024, description="tokens in one cache block")
+    kv_cache_memory_mb: int = Field(default=512, ge=1, description="memory for keys and values, MiB")
+    num_blocks: int | None = Field(default=None, ge=1, description="cache blocks; none fills `kv_cache_memory_mb`")
+    enable_prefix_caching: bool = Field(default=True, description="reuse the blocks of known prompt beginnings")
+
+    max_num_seqs: int = Field(default=64, ge=1, description="most sequences in one step")
+    max_num_batched_tokens: int = Field(default=512, ge=1, description="most tokens in one step")
+    max_prefill_chunk: int = Field(default=256, ge=1, description="most tokens of one sequence in one step")
+    max_waiting: int = Field(default=512, ge=0, description="choices that may wait beyond `max_num_seqs`")
+
+    stall_seconds: float = Field(
+        default=60.0, gt=0, le=3600, description="time without a finished step, with work to do, that makes it unready"
+    )
+
+    tokenizer: str = Field(
+        default="", description="simulated model only: Hugging Face id, folder or .gguf file whose vocabulary it speaks"
+    )
+    simulated_step_ms: float = Field(default=0.0, ge=0, le=60_000, description="simulated model only: time of a step")
+
+    @property
+    def simulated(self) -> bool:
+        return self.model == MODEL_NAME
+
+    @property
+    def model_name(self) -> str:
+        """What the model is called in metrics."""
+        return self.served_model or Path(self.model).name
+
+    @model_validator(mode="after")
+    def _check_limits(self) -> Self:
+        if self.max_num_batched_tokens < self.max_num_seqs:
+            raise ValueError("max_num_batched_tokens must be at least max_num_seqs, or someone would starve")
+        return self
+
+    @model_validator(mode="after")
+    def _check_simulated(self) -> Self:
+        if not self.simulated and (self.tokenizer or self.simulated_step_ms):
+            raise ValueError("tokenizer and simulated_step_ms are for the simulated model only")
+        return self

@@ -1,0 +1,177 @@
+"""The engine: requests in, one step after another, outputs out.
+
+Belongs to one thread, the step loop's (``step_loop.py``), and knows nothing of threads, of protobuf, or of how a step
+is computed. A fault stays where it happened: a bad result ends its request, a failed step ends the requests in it, and
+only a lost device, or one step failing after another, ends the engine with ``DeviceLost``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Final
+
+import structlog
+
+from engine_svc.execution.runner import DeviceLost, Runner, ScheduledSequence
+from engine_svc.generation import Generation
+from engine_svc.metrics import EngineMetrics
+from engine_svc.output import Loads, RequestOutput
+from engine_svc.request import ChoiceOutput, Request, Sampled
+from engine_svc.scheduling.scheduler import Scheduler
+from engine_svc.scheduling.sequence import Sequence, Status
+from engine_svc.scheduling.step import Outcome, Plan
+from svclib.errors import public
+
+MAX_STEP_FAULTS: Final = 5
+"""So many steps in a row that failed as a whole mean that the device is lost."""
+
+log = structlog.get_logger(__name__)
+
+
+class Engine:
+    """Owns the live requests. Every method may be called in any state of the request it names, or after its end."""
+
+    def __init__(self, runner: Runner, scheduler: Scheduler, metrics: EngineMetrics) -> None:
+        self._runner = runner
+        self._scheduler = scheduler
+        self._metrics = metrics
+        self._generations: dict[int, Generation] = {}
+        self._outputs: list[RequestOutput] = []
+        self._num_faults = 0
+        self.loads = self._measure()
+
+    def add(self, group_id: int, request: Request) -> None:
+        """Take a request; its choices get the sequence numbers from ``group_id`` on."""
+        generation = Generation(request, group_id)
+        self._generations[group_id] = generation
+        self._scheduler.add(generation.sequences)
+
+    def abort(self, group_id: int) -> None:
+        """End a request without a word."""
+        generation = self._generations.pop(group_id, None)
+        if generation is not None:
+            self._metrics.count_abort(self._end(generation.sequences))
+
+    def stop_choice(self, group_id: int, index: int) -> None:
+        """End one choice, which needs no more tokens."""
+        generation = self._generations.get(group_id)
+        if generation is not None and self._end([generation.sequences[index]]):
+            self._metrics.count_choice("stop")
+            if generation.is_finished:
+                self._tell(generation, [], time.time())
+
+    def step(self) -> bool:
+        """Compute one step. False if nothing was due. Raises ``DeviceLost`` when there will never be another."""
+        started = time.monotonic()
+        plan = self._scheduler.schedule(started)
+        self._note_starts(plan.admitted)
+        results = self._execute(plan.batch)
+        outcomes = self._scheduler.apply(plan.batch, results)
+        self._publish(outcomes)
+        self._measure_step(plan, outcomes, started)
+        return bool(plan.batch)
+
+    def seconds_until_due(self) -> float | None:
+        """When a step that found nothing due is worth another try; None: not before a request comes."""
+        due = self._scheduler.next_due()
+        return None if due is None else max(0.0, due - time.monotonic())
+
+    def take_outputs(self) -> list[RequestOutput]:
+        """Everything to be told since the last call."""
+        outputs, self._outputs = self._outputs, []
+        return outputs
+
+    def _execute(self, batch: list[ScheduledSequence]) -> list[Sampled | Exception | None]:
+        """Results in step with the batch, checked; the same exception for all when the step failed as a whole."""
+        if not batch:
+            return []
+        sampling = [scheduled for scheduled in batch if scheduled.samples]
+        try:
+            results = self._runner.execute(batch)
+            if len(results) != len(sampling):
+                raise RuntimeError(f"{len(results)} results for {len(sampling)} sequences")
+        except DeviceLost:
+            raise
+        except Exception as error:
+            self._note_fault(error, batch)
+            return [error] * len(batch)
+        self._num_faults = 0
+        checked = map(self._checked, results)
+        return [next(checked) if scheduled.samples else None for scheduled in batch]
+
+    def _checked(self, result: Sampled | Exception) -> Sampled | Exception:
+        if isinstance(result, Exception):
+            return result
+        vocab_size = self._runner.info.vocab_size
+        for token_id in result.token_ids:
+            if not 0 <= token_id < vocab_size:
+                return ValueError(f"token id {token_id} is outside the vocabulary of {vocab_size}")
+        return result
+
+    def _note_fault(self, error: Exception, batch: list[ScheduledSequence]) -> None:
+        self._metrics.count_step_fault()
+        self._num_faults += 1
+        request_ids = sorted({scheduled.sequence.request.request_id for scheduled in batch})
+        log.error("step failed", request_ids=request_ids, faults_in_a_row=self._num_faults, exc_info=error)
+        if self._num_faults >= MAX_STEP_FAULTS:
+            raise DeviceLost(f"{self._num_faults} steps in a row failed") from error
+
+    def _note_starts(self, admitted: Iterable[Sequence]) -> None:
+        for sequence in admitted:
+            generation = self._generations[sequence.group_id]
+            if not generation.has_started:
+                generation.start(sequence, time.time())
+                self._metrics.count_start(generation)
+
+    def _publish(self, outcomes: Iterable[Outcome]) -> None:
+        choices: dict[int, list[ChoiceOutput]] = {}
+        for sequence, output in outcomes:
+            if isinstance(output, Exception):
+                self._fail(sequence, output)
+                continue
+            choices.setdefault(sequence.group_id, []).append(output)
+            if output.finish_reason is not None:
+                self._runner.forget(sequence)
+                self._metrics.count_choice(output.finish_reason)
+        now = time.time()
+        for group_id, outputs in choices.items():
+            if group_id in self._generations:
+                self._tell(self._generations[group_id], outputs, now)
+
+    def _tell(self, generation: Generation, choices: list[ChoiceOutput], now: float) -> None:
+        self._outputs.append(generation.tell(choices, now))
+        if generation.is_finished:
+            del self._generations[generation.group_id]
+            self._metrics.count_finish(generation)
+
+    def _fail(self, sequence: Sequence, error: Exception) -> None:
+        """End the request of a sequence with an error."""
+        generation = self._generations.pop(sequence.group_id, None)
+        if generation is None:
+            return
+        log.error("request failed", request_id=generation.request.request_id, choice=sequence.index, exc_info=error)
+        self._metrics.count_failure(self._end(generation.sequences))
+        self._outputs.append(RequestOutput(generation.group_id, [], error=public(error)))
+
+    def _end(self, sequences: Iterable[Sequence]) -> int:
+        """Take sequences from the scheduler and the runner; how many of them were alive."""
+        alive = [sequence for sequence in sequences if sequence.status is not Status.FINISHED]
+        for sequence in alive:
+            self._scheduler.end(sequence)
+            self._runner.forget(sequence)
+        return len(alive)
+
+    def _measure_step(self, plan: Plan, outcomes: list[Outcome], started: float) -> None:
+        self.loads = self._measure()
+        if plan.batch:
+            self._metrics.count_step(
+                num_tokens=plan.num_tokens,
+                num_generated=sum(len(output.token_ids) for _, output in outcomes if isinstance(output, ChoiceOutput)),
+                num_preempted=len(plan.preempted),
+                seconds=time.monotonic() - started,
+            )
+
+    def _measure(self) -> Loads:
+        scheduler = self._scheduler
+        return Loads(scheduler.num_running, scheduler.num_waiting, scheduler.num_free_blocks)

@@ -1,0 +1,137 @@
+"""A model without weights: it answers from the request's script, or with a fixed text. Knows nothing of torch.
+
+Everything around it is real: sequences are scheduled, chunked, preempted and charged for cache blocks like any others.
+Of the sampling parameters it minds those that say when a choice ends, and ``logprobs``; ``seed`` and ``temperature``
+only choose among its fixed texts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from array import array
+from collections.abc import Sequence as SequenceOf
+from typing import Final
+
+from engine_svc.execution.runner import RunnerInfo, ScheduledSequence
+from engine_svc.request import Request, Sampled, Script, TokenLogprobs
+from engine_svc.scheduling.sequence import Sequence
+
+OPEN_ENDED_TOKENS: Final = 64
+"""Length of an answer when neither a script nor ``max_tokens`` says it."""
+
+_FIRST_ID: Final = 65
+_NUM_IDS: Final = 58
+_TEXT_PAGE: Final = 64
+
+
+class SimulatedRunner:
+    """Answers in place of a model; each step takes ``step_seconds``."""
+
+    def __init__(self, info: RunnerInfo, *, step_seconds: float = 0.0) -> None:
+        self._info = info
+        self._step_seconds = step_seconds
+        self._answers: dict[int, _Answer] = {}
+
+    @property
+    def info(self) -> RunnerInfo:
+        return self._info
+
+    def execute(self, batch: SequenceOf[ScheduledSequence]) -> list[Sampled | Exception]:
+        time.sleep(self._step_seconds)
+        now = time.monotonic()
+        return [self._sample(scheduled.sequence, now) for scheduled in batch if scheduled.samples]
+
+    def forget(self, sequence: Sequence) -> None:
+        self._answers.pop(sequence.seq_id, None)
+
+    def _sample(self, sequence: Sequence, now: float) -> Sampled:
+        answer = self._answers.get(sequence.seq_id)
+        if answer is None:
+            answer = self._answers[sequence.seq_id] = _Answer(sequence, self._info, now)
+        return answer.next(now)
+
+
+class _Answer:
+    """What is left to say for one sequence. It outlives preemptions, as the sequence's tokens do."""
+
+    def __init__(self, sequence: Sequence, info: RunnerInfo, now: float) -> None:
+        request = sequence.request
+        self._sequence = sequence
+        self._params = request.sampling_params
+        self._script = request.script or Script(steps=())
+        self._num_steps = len(self._script.steps) * self._script.repeat
+        self._num_played = 0
+        self._due_at = now + self._script.delay
+        self._text = _FixedText(request, sequence.index)
+        self._eos = min(request.eos_token_ids, default=None)
+        self._vocab_size = info.vocab_size
+
+    def next(self, now: float) -> Sampled:
+        """The next step, or nothing if it is not due yet."""
+        if now < self._due_at:
+            return Sampled((), resume_at=self._due_at)
+        if self._num_played < self._num_steps:
+            return self._play(now)
+        if self._is_over and self._may_end(num_new=0):
+            return self._end()
+        return self._say((self._text[self._sequence.num_output_tokens],))
+
+    def _play(self, now: float) -> Sampled:
+        token_ids = self._script.steps[self._num_played % len(self._script.steps)]
+        self._num_played += 1
+        if self._num_played < self._num_steps:
+            self._due_at = now + self._script.delay
+            return self._say(token_ids, resume_at=self._due_at)
+        ended = self._script.finish == "length" and self._may_end(num_new=len(token_ids))
+        return self._say(token_ids, ended=ended)
+
+    def _end(self) -> Sampled:
+        if self._script.finish == "length" or self._eos is None:
+            return Sampled((), ended=True)
+        return self._say((self._eos,))
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether everything is said, if only the choice may end: otherwise the fixed text fills up."""
+        request = self._sequence.request
+        if request.script is not None:
+            return True
+        return request.open_ended and self._sequence.num_output_tokens >= OPEN_ENDED_TOKENS
+
+    def _may_end(self, num_new: int) -> bool:
+        if self._params.ignore_eos and self._script.finish == "stop":
+            return False
+        return self._sequence.num_output_tokens + num_new >= self._params.min_tokens
+
+    def _say(self, token_ids: tuple[int, ...], *, resume_at: float = 0.0, ended: bool = False) -> Sampled:
+        count = self._params.logprobs
+        if count is None:
+            return Sampled(token_ids, (), resume_at, ended)
+        logprobs = tuple(_halving(token_id, count, self._vocab_size) for token_id in token_ids)
+        return Sampled(token_ids, logprobs, resume_at, ended)
+
+
+def _halving(token_id: int, count: int, vocab_size: int) -> TokenLogprobs:
+    """Half of the probability for the token that was chosen, half of the rest for the next id, and so on."""
+    top = tuple(((token_id + rank) % vocab_size, -math.log(2) * (rank + 1)) for rank in range(count))
+    return TokenLogprobs(-math.log(2), top)
+
+
+class _FixedText:
+    """Pseudo-random printable ASCII, a function of prompt, position, and unless greedy of seed and choice."""
+
+    def __init__(self, request: Request, index: int) -> None:
+        params = request.sampling_params
+        noise = (0, 0) if params.greedy else (params.seed, index)
+        self._key = hashlib.sha256(array("Q", (*noise, *request.prompt_token_ids)).tobytes()).digest()
+        self._page_number = -1
+        self._page = b""
+
+    def __getitem__(self, position: int) -> int:
+        number, offset = divmod(position, _TEXT_PAGE)
+        if number != self._page_number:
+            page = hashlib.blake2b(number.to_bytes(8, "little"), key=self._key, digest_size=_TEXT_PAGE)
+            self._page_number, self._page = number, page.digest()
+        return _FIRST_ID + self._page[offset] % _NUM_IDS

@@ -1,0 +1,58 @@
+"""The record of one request while it runs: its choices, its times, and what its client has not been told yet."""
+
+from __future__ import annotations
+
+from engine_svc.output import RequestHead, RequestOutput, RequestStats
+from engine_svc.request import ChoiceOutput, Request
+from engine_svc.scheduling.sequence import Sequence, Status, choices_of
+
+
+class Generation:
+    """Belongs to the step loop. Times are Unix seconds, 0 until it happens."""
+
+    def __init__(self, request: Request, group_id: int) -> None:
+        self.request = request
+        self.group_id = group_id
+        self.sequences = choices_of(request, group_id)
+        self.num_cached_tokens = 0
+        self.prefill_start_at = 0.0
+        self.first_token_at = 0.0
+        self.last_token_at = 0.0
+        self._told_head = False
+
+    @property
+    def has_started(self) -> bool:
+        return self.prefill_start_at > 0.0
+
+    @property
+    def is_finished(self) -> bool:
+        return all(sequence.status is Status.FINISHED for sequence in self.sequences)
+
+    def start(self, sequence: Sequence, now: float) -> None:
+        """Note the first choice that was scheduled; the prompt is charged to it alone."""
+        self.prefill_start_at = now
+        self.num_cached_tokens = sequence.num_cached_tokens
+
+    def tell(self, choices: list[ChoiceOutput], now: float) -> RequestOutput:
+        """The output for the client, after a step or after a choice was stopped."""
+        if any(choice.token_ids for choice in choices):
+            self.first_token_at = self.first_token_at or now
+            self.last_token_at = now
+        head = None if self._told_head else self._head()
+        self._told_head = True
+        stats = self.stats() if self.is_finished else None
+        return RequestOutput(self.group_id, choices, head, stats)
+
+    def stats(self) -> RequestStats:
+        """What is known so far."""
+        return RequestStats(
+            queue_enter_at=self.request.arrived_at,
+            prefill_start_at=self.prefill_start_at,
+            first_token_at=self.first_token_at,
+            last_token_at=self.last_token_at,
+            num_preemptions=sum(sequence.num_preemptions for sequence in self.sequences),
+        )
+
+    def _head(self) -> RequestHead:
+        request = self.request
+        return RequestHead(len(request.prompt_token_ids), self.num_cached_tokens, request.sampling_params.seed)

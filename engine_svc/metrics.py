@@ -1,0 +1,124 @@
+"""The engine's metrics. What vLLM has a name for is exported under that name, with its type, unit and labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from engine_svc.generation import Generation
+from engine_svc.output import Loads
+from engine_svc.request import FinishReason
+
+_PHASE_SECONDS: Final = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0,
+                         480.0, 960.0, 1920.0, 7680.0)  # fmt: skip
+_STEP_TOKENS: Final = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
+_STEP_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class EngineMetrics:
+    """Written by the step loop; read from ``registry`` by the metrics endpoint."""
+
+    def __init__(self, registry: CollectorRegistry, model_name: str) -> None:
+        self._registry = registry
+        self._model_name = model_name
+        self._success = Counter(
+            "vllm:request_success",
+            "Choices that ended, by the reason.",
+            ["model_name", "finished_reason"],
+            registry=registry,
+        )
+        self._finished = {
+            reason: self._success.labels(model_name, reason) for reason in ("stop", "length", "abort", "error")
+        }
+        self._prompt_tokens = self._counter("vllm:prompt_tokens", "Prompt tokens of started requests.")
+        self._generation_tokens = self._counter("vllm:generation_tokens", "Tokens generated.")
+        self._cache_queries = self._counter("vllm:prefix_cache_queries", "Prompt tokens looked up in the prefix cache.")
+        self._cache_hits = self._counter("vllm:prefix_cache_hits", "Prompt tokens found in the prefix cache.")
+        self._preemptions = self._counter("vllm:num_preemptions", "Times a sequence lost its blocks to an older one.")
+        self._aborted = self._counter("pellucid_engine_requests_aborted", "Requests that their clients gave up.")
+        self._failed = self._counter("pellucid_engine_requests_failed", "Requests that ended with an error.")
+        self._step_faults = self._counter("pellucid_engine_step_faults", "Steps that failed as a whole.")
+        self._queue_time = self._phase("vllm:request_queue_time_seconds", "From arrival to the first step.")
+        self._prefill_time = self._phase("vllm:request_prefill_time_seconds", "From the first step to the first token.")
+        self._decode_time = self._phase("vllm:request_decode_time_seconds", "From the first token to the last.")
+        self._step_tokens = self._histogram("vllm:iteration_tokens_total", "Tokens computed in a step.", _STEP_TOKENS)
+        self._step_time = self._histogram("pellucid_engine_step_seconds", "Duration of a step.", _STEP_SECONDS)
+
+    def describe_cache(self, *, block_size: int, num_blocks: int, enable_prefix_caching: bool, dtype: str) -> None:
+        """Export the cache's layout as labels, as vLLM does; it calls the blocks GPU blocks wherever they are."""
+        labels = {
+            "model_name": self._model_name,
+            "block_size": str(block_size),
+            "num_gpu_blocks": str(num_blocks),
+            "enable_prefix_caching": str(enable_prefix_caching),
+            "cache_dtype": dtype,
+        }
+        info = Gauge("vllm:cache_config_info", "Layout of the cache.", list(labels), registry=self._registry)
+        info.labels(**labels).set(1)
+
+    def watch_loads(self, loads: Callable[[], Loads], num_blocks: int) -> None:
+        """Export the load as it is whenever somebody asks; ``loads`` must be callable from any thread."""
+        self._watch("vllm:num_requests_running", "Sequences being computed.", lambda: loads().num_running)
+        self._watch("vllm:num_requests_waiting", "Sequences waiting for a place.", lambda: loads().num_waiting)
+        self._watch(
+            "vllm:kv_cache_usage_perc",
+            "Part of the cache in use; 1 is all of it.",
+            lambda: 1.0 - loads().num_free_blocks / num_blocks,
+        )
+
+    def count_start(self, generation: Generation) -> None:
+        """A request was scheduled for the first time."""
+        num_prompt_tokens = len(generation.request.prompt_token_ids)
+        self._prompt_tokens.inc(num_prompt_tokens)
+        self._cache_queries.inc(num_prompt_tokens)
+        self._cache_hits.inc(generation.num_cached_tokens)
+
+    def count_step(self, *, num_tokens: int, num_generated: int, num_preempted: int, seconds: float) -> None:
+        """A step was done."""
+        self._step_tokens.observe(num_tokens)
+        self._step_time.observe(seconds)
+        self._generation_tokens.inc(num_generated)
+        if num_preempted:
+            self._preemptions.inc(num_preempted)
+
+    def count_step_fault(self) -> None:
+        """A step failed as a whole."""
+        self._step_faults.inc()
+
+    def count_choice(self, finish_reason: FinishReason) -> None:
+        """A choice ended in a good way."""
+        self._finished[finish_reason].inc()
+
+    def count_finish(self, generation: Generation) -> None:
+        """A request ended in a good way."""
+        stats = generation.stats()
+        if stats.first_token_at:
+            self._queue_time.observe(stats.prefill_start_at - stats.queue_enter_at)
+            self._prefill_time.observe(stats.first_token_at - stats.prefill_start_at)
+            self._decode_time.observe(stats.last_token_at - stats.first_token_at)
+
+    def count_abort(self, num_choices: int) -> None:
+        """A request with this many unfinished choices was given up."""
+        self._aborted.inc()
+        self._finished["abort"].inc(num_choices)
+
+    def count_failure(self, num_choices: int) -> None:
+        """A request with this many unfinished choices ended with an error."""
+        self._failed.inc()
+        self._finished["error"].inc(num_choices)
+
+    def _counter(self, name: str, text: str) -> Counter:
+        return Counter(name, text, ["model_name"], registry=self._registry).labels(self._model_name)
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+        histogram = Histogram(name, text, ["model_name"], registry=self._registry, buckets=buckets)
+        return histogram.labels(self._model_name)
+
+    def _phase(self, name: str, text: str) -> Histogram:
+        return self._histogram(name, text, _PHASE_SECONDS)
+
+    def _watch(self, name: str, text: str, value: Callable[[], float]) -> None:
+        gauge = Gauge(name, text, ["model_name"], registry=self._registry)
+        gauge.labels(self._model_name).set_function(value)

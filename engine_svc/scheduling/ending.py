@@ -1,0 +1,33 @@
+"""When a choice is over, and which of the tokens that a step produced still belong to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine_svc.request import FinishReason, Sampled
+from engine_svc.scheduling.sequence import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The choice ends after the first ``num_tokens`` of the new tokens; ``matched_token_id`` if that token ended it."""
+
+    num_tokens: int
+    finish_reason: FinishReason
+    matched_token_id: int | None = None
+
+
+def ending_of(sequence: Sequence, sampled: Sampled) -> Ending | None:
+    """Where the new tokens, not yet appended, end the choice; None if it goes on.
+
+    The first ``min_tokens`` tokens never end it, and ``max_tokens`` always do.
+    """
+    params = sequence.request.sampling_params
+    position = sequence.num_output_tokens
+    for count, token_id in enumerate(sampled.token_ids, start=1):
+        if token_id in sequence.end_token_ids and position >= params.min_tokens:
+            return Ending(count, "stop", token_id)
+        position += 1
+        if position >= params.max_tokens:
+            return Ending(count, "length")
+    return Ending(len(sampled.token_ids), "length") if sampled.ended else None

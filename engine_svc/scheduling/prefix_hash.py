@@ -1,0 +1,38 @@
+"""Names for the contents of cache blocks: equal names mean equal keys and values.
+
+A block's keys and values depend on everything before it, so its name covers its parent's name and its own tokens, and
+the first parent covers what else matters: the model and the tenant's salt. Every field is tagged and carries its
+length, so no two different inputs give the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+_ROOT_TAG: Final = b"pellucid.kv.root.v1"
+_BLOCK_TAG: Final = b"pellucid.kv.block.v1"
+
+
+def root_hash(fields: Mapping[str, str]) -> bytes:
+    """The parent of first blocks, for example of ``{"model": "smollm2", "salt": "tenant-7"}``; 32 bytes."""
+    digest = hashlib.sha256(_ROOT_TAG)
+    for name in sorted(fields):
+        _update(digest, name.encode())
+        _update(digest, fields[name].encode())
+    return digest.digest()
+
+
+def block_hash(parent: bytes, token_ids: Sequence[int]) -> bytes:
+    """The name of a full block with these tokens after ``parent``; 32 bytes."""
+    digest = hashlib.sha256(_BLOCK_TAG)
+    _update(digest, parent)
+    _update(digest, array("Q", token_ids).tobytes())
+    return digest.digest()
+
+
+def _update(digest: hashlib._Hash, value: bytes) -> None:
+    digest.update(len(value).to_bytes(8, "little"))
+    digest.update(value)

@@ -1,0 +1,193 @@
+"""Continuous batching: what to compute in the next step, and what its results mean.
+
+A step schedules tokens, not phases: a sequence is owed the keys and values of its ``num_uncomputed_tokens``, whether
+they are a prompt, one new token, or everything after a preemption. Running sequences come first, oldest first, then
+waiting ones as long as there are tokens, places and blocks.
+
+Why everything finishes: the oldest running sequence is served first, may take the blocks of any younger one, and was
+only admitted to the engine because all blocks together hold it (``capacity.py``). A sequence starts only when there are
+blocks for all its known tokens and for one more block of every running one, so that what starts is not soon preempted.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable
+from operator import attrgetter
+
+from engine_svc.execution.runner import ScheduledSequence
+from engine_svc.request import ChoiceOutput, Sampled
+from engine_svc.scheduling.block_manager import BlockManager
+from engine_svc.scheduling.ending import ending_of
+from engine_svc.scheduling.sequence import Sequence, Status
+from engine_svc.scheduling.step import Outcome, Plan, StepLimits
+from engine_svc.scheduling.waiting_queue import WaitingQueue
+
+_by_age = attrgetter("seq_id")
+
+
+class Scheduler:
+    """Owns every live sequence. Not thread-safe: it belongs to the step loop."""
+
+    def __init__(self, limits: StepLimits, blocks: BlockManager) -> None:
+        self._limits = limits
+        self._blocks = blocks
+        self._running: list[Sequence] = []
+        self._waiting = WaitingQueue()
+
+    @property
+    def num_running(self) -> int:
+        return len(self._running)
+
+    @property
+    def num_waiting(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def num_free_blocks(self) -> int:
+        return self._blocks.num_free_blocks
+
+    def next_due(self) -> float | None:
+        """When a running sequence may be computed again, by ``time.monotonic``; None if none runs."""
+        return min((sequence.resume_at for sequence in self._running), default=None)
+
+    def add(self, sequences: Iterable[Sequence]) -> None:
+        """Take new sequences, to be started when it is their turn."""
+        for sequence in sequences:
+            self._waiting.push(sequence)
+
+    def end(self, sequence: Sequence) -> bool:
+        """Forget a sequence in any state and free its blocks. Whether there was anything to forget."""
+        match sequence.status:
+            case Status.FINISHED:
+                return False
+            case Status.RUNNING:
+                self._running.remove(sequence)
+            case Status.WAITING:
+                self._waiting.remove(sequence)
+        sequence.status = Status.FINISHED
+        self._blocks.free(sequence)
+        return True
+
+    def schedule(self, now: float) -> Plan:
+        """Decide on the next step. The batch is empty when no sequence is due before ``next_due``."""
+        plan = Plan()
+        self._schedule_running(plan, now)
+        if not plan.preempted:
+            self._schedule_waiting(plan)
+        return plan
+
+    def apply(self, batch: list[ScheduledSequence], results: list[Sampled | Exception | None]) -> list[Outcome]:
+        """Take in the results, one for each entry of the batch: None where nothing was sampled.
+
+        A sequence whose result is an exception is left as it was, for the caller to end.
+        """
+        outcomes = (self._take_in(scheduled, result) for scheduled, result in zip(batch, results, strict=True))
+        return [outcome for outcome in outcomes if outcome is not None]
+
+    def check_integrity(self) -> None:
+        """Assert that every sequence is in the right place and the blocks add up."""
+        self._blocks.check_integrity(self._running)
+        assert self._running == sorted(self._running, key=_by_age), "running out of order"
+        assert all(sequence.status is Status.RUNNING for sequence in self._running)
+        assert all(sequence.status is Status.WAITING and not sequence.block_table for sequence in self._waiting)
+        assert len(self._running) <= self._limits.max_num_seqs
+        for sequence in self._running:
+            assert 0 <= sequence.num_computed_tokens < sequence.num_tokens
+            assert self._blocks.blocks_for(sequence.num_computed_tokens) <= len(sequence.block_table)
+
+    def _schedule_running(self, plan: Plan, now: float) -> None:
+        due = [sequence for sequence in self._running if sequence.resume_at <= now]
+        for num_younger, sequence in zip(reversed(range(len(due))), due, strict=True):
+            if sequence.status is Status.RUNNING:
+                num_tokens = self._num_tokens_for(sequence, plan.num_tokens + num_younger)
+                if self._make_room(sequence, num_tokens, plan):
+                    plan.add(sequence, num_tokens)
+
+    def _schedule_waiting(self, plan: Plan) -> None:
+        for sequence in self._waiting:
+            if not self._has_place(plan):
+                break
+            siblings = [sibling for sibling in sequence.siblings if sibling.status is Status.RUNNING]
+            parent = next(filter(self._has_computed_prompt, siblings), None)
+            if siblings and parent is None:
+                continue
+            if not self._start(sequence, parent):
+                break
+            plan.admitted.append(sequence)
+            plan.add(sequence, self._num_tokens_for(sequence, plan.num_tokens))
+        for sequence in plan.admitted:
+            self._waiting.remove(sequence)
+
+    def _has_place(self, plan: Plan) -> bool:
+        limits = self._limits
+        return len(self._running) < limits.max_num_seqs and plan.num_tokens < limits.max_num_batched_tokens
+
+    def _num_tokens_for(self, sequence: Sequence, num_spoken_for: int) -> int:
+        budget = self._limits.max_num_batched_tokens - num_spoken_for
+        return min(sequence.num_uncomputed_tokens, self._limits.max_prefill_chunk, budget)
+
+    def _has_computed_prompt(self, sequence: Sequence) -> bool:
+        """Whether another choice of the request can start from this one's blocks."""
+        num_shareable = self._blocks.num_shareable_blocks(sequence) * self._blocks.block_size
+        return sequence.num_computed_tokens >= num_shareable
+
+    def _start(self, sequence: Sequence, parent: Sequence | None) -> bool:
+        """Let a waiting sequence run, if there are blocks for it. It stays in the queue for the caller to remove."""
+        headroom = len(self._running)
+        if parent is None:
+            started = self._blocks.allocate(sequence, headroom=headroom)
+        else:
+            started = self._blocks.fork(parent, sequence, headroom=headroom)
+        if started:
+            sequence.status = Status.RUNNING
+            insort(self._running, sequence, key=_by_age)
+            if not sequence.num_preemptions:
+                sequence.num_cached_tokens = sequence.num_computed_tokens
+        return started
+
+    def _make_room(self, sequence: Sequence, num_tokens: int, plan: Plan) -> bool:
+        """Get blocks for the next tokens, from the youngest if need be; False if that is the sequence itself."""
+        while not self._blocks.grow(sequence, sequence.num_computed_tokens + num_tokens):
+            youngest = self._running[-1]
+            self._preempt(youngest)
+            plan.preempted.append(youngest)
+            if youngest is sequence:
+                return False
+        return True
+
+    def _preempt(self, sequence: Sequence) -> None:
+        """Take the place and the blocks of a running sequence; it keeps its tokens and is next in turn."""
+        self._running.remove(sequence)
+        self._blocks.free(sequence)
+        sequence.status = Status.WAITING
+        sequence.num_preemptions += 1
+        sequence.resume_at = 0.0
+        self._waiting.push_front(sequence)
+
+    def _take_in(self, scheduled: ScheduledSequence, result: Sampled | Exception | None) -> Outcome | None:
+        sequence = scheduled.sequence
+        if isinstance(result, Exception):
+            return sequence, result
+        output = self._append(sequence, result) if result is not None else None
+        # The last token counts as computed only once another follows it, so that a step which yields nothing is asked
+        # again for what comes after that token.
+        computed = scheduled.start + scheduled.num_tokens
+        sequence.num_computed_tokens = min(computed, sequence.num_tokens - 1)
+        self._blocks.publish(sequence, scheduled.start)
+        if sequence.finish_reason is not None:
+            self.end(sequence)
+        return (sequence, output) if output is not None else None
+
+    def _append(self, sequence: Sequence, sampled: Sampled) -> ChoiceOutput | None:
+        """Extend a sequence by what belongs to it; None if that is nothing and it goes on."""
+        ending = ending_of(sequence, sampled)
+        sequence.resume_at = sampled.resume_at
+        if ending is None:
+            sequence.token_ids.extend(sampled.token_ids)
+            return ChoiceOutput(sequence.index, sampled.token_ids, sampled.logprobs) if sampled.token_ids else None
+        token_ids = sampled.token_ids[: ending.num_tokens]
+        sequence.token_ids.extend(token_ids)
+        sequence.finish_reason = ending.finish_reason
+        logprobs = sampled.logprobs[: ending.num_tokens]
+        return ChoiceOutput(sequence.index, token_ids, logprobs, ending.finish_reason, ending.matched_token_id)
