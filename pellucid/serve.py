@@ -84,6 +84,12 @@ def serve(
             envvar="ENGINE_MAX_NUM_SEQS", help="Most choices generated at a time.", rich_help_panel=_ENGINE_PANEL
         ),
     ] = None,
+    max_num_batched_tokens: Annotated[
+        int | None,
+        typer.Option(
+            envvar="ENGINE_MAX_NUM_BATCHED_TOKENS", help="Most tokens of one step.", rich_help_panel=_ENGINE_PANEL
+        ),
+    ] = None,
     kv_cache_memory_mb: Annotated[
         int | None,
         typer.Option(
@@ -108,6 +114,7 @@ def serve(
             "dtype": dtype,
             "max_model_len": max_model_len,
             "max_num_seqs": max_num_seqs,
+            "max_num_batched_tokens": max_num_batched_tokens,
             "kv_cache_memory_mb": kv_cache_memory_mb,
         },
     )

@@ -8,22 +8,30 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 from pellucid import readiness
 from pellucid.errors import CommandError
 from pellucid.ports import HeldPort
 from pellucid.supervisor import Service
+from protos import simulated
 from svclib.config import ServiceSettings
+
+Settings: TypeAlias = Mapping[str, object]
+"""By name as the services spell them; None leaves the service's default."""
 
 LOOPBACK: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8000
+
+_CLOSING_SECONDS: Final = 5.0
+"""What a service may take beyond its drain time, to close connections and flush its logs."""
 
 DECIDED_HERE: Final = {
     "TOKENIZER_MODEL": "--model",
     "DETOKENIZER_MODEL": "--model",
     "ENGINE_TOKENIZER": "--tokenizer",
     "DETOKENIZER_TOKENIZER": "--tokenizer",
+    "ENGINE_SERVED_MODEL": "--served-model-name",
     "GATEWAY_TOKENIZER_ADDRESSES": "",
     "GATEWAY_ENGINE_ADDRESSES": "",
     "GATEWAY_DETOKENIZER_ADDRESSES": "",
@@ -44,6 +52,13 @@ class Backend:
         return f"{self.name}_svc"
 
 
+class BackendPorts(NamedTuple):
+    """The ports that a gRPC service got."""
+
+    listen: HeldPort
+    metrics: HeldPort
+
+
 BACKENDS: Final = (
     Backend("tokenizer", 50051, 9101),
     Backend("engine", 50052, 9102),
@@ -55,7 +70,7 @@ NAMES: Final = (GATEWAY, *(backend.name for backend in BACKENDS))
 
 @dataclass(frozen=True, slots=True)
 class StackOptions:
-    """What the person asked for. Settings are by name as the services spell them; None leaves the service's default."""
+    """What the person asked for."""
 
     model: str
     """A path, or ``simulated``."""
@@ -64,8 +79,8 @@ class StackOptions:
     """A path, or None: the model's own."""
     host: str = LOOPBACK
     port: int = DEFAULT_PORT
-    gateway: Mapping[str, object] = field(default_factory=dict)
-    engine: Mapping[str, object] = field(default_factory=dict)
+    gateway: Settings = field(default_factory=dict)
+    engine: Settings = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,32 +100,54 @@ def build(options: StackOptions, environment: Mapping[str, str]) -> Stack:
     """Decide on ports and settings. Raises ``CommandError`` when a wanted port is taken or a variable contradicts."""
     _refuse_contradictions(environment)
     front = HeldPort.take(options.host, options.port)
-    ports, services, addresses = [front], [], {}
-    for backend in BACKENDS:
-        listen, metrics = _hold(backend, environment)
-        ports += (listen, metrics)
-        addresses[f"{backend.name}_addresses"] = listen.address
-        settings = {
-            "host": listen.host,
-            "port": listen.port,
-            "metrics_port": metrics.port,
-            "model": options.model,
-            "tokenizer": options.tokenizer,
-            **(options.engine if backend.name == "engine" else {}),
-        }
-        ready = partial(readiness.grpc_service, listen.address)
-        services.append(_service(backend.name, backend.module, settings, ready, environment))
-    settings = {
+    url = f"http://{front.address}"
+    held = {backend: _hold(backend, environment) for backend in BACKENDS}
+    services = (
+        _service(
+            GATEWAY,
+            GATEWAY,
+            _gateway_settings(options, front, {backend.name: ports.listen for backend, ports in held.items()}),
+            partial(readiness.http_service, f"{url}/ready"),
+            environment,
+        ),
+        *(
+            _service(
+                backend.name,
+                backend.module,
+                _backend_settings(options, backend, ports),
+                partial(readiness.grpc_service, ports.listen.address),
+                environment,
+            )
+            for backend, ports in held.items()
+        ),
+    )
+    return Stack(url, services, (front, *(port for ports in held.values() for port in ports)))
+
+
+def _gateway_settings(options: StackOptions, front: HeldPort, peers: Mapping[str, HeldPort]) -> Settings:
+    return {
         "host": options.host,
         "port": front.port,
-        **addresses,
+        **{f"{name}_addresses": port.address for name, port in peers.items()},
         "served_model_name": options.served_model_name,
         **options.gateway,
     }
-    url = f"http://{front.address}"
-    ready = partial(readiness.http_service, f"{url}/ready")
-    services.insert(0, _service(GATEWAY, GATEWAY, settings, ready, environment))
-    return Stack(url, tuple(services), tuple(ports))
+
+
+def _backend_settings(options: StackOptions, backend: Backend, ports: BackendPorts) -> Settings:
+    return {
+        "host": ports.listen.host,
+        "port": ports.listen.port,
+        "metrics_port": ports.metrics.port,
+        "model": options.model,
+        **(_engine_settings(options) if backend.name == "engine" else {"tokenizer": options.tokenizer}),
+    }
+
+
+def _engine_settings(options: StackOptions) -> Settings:
+    # A real model is told token ids and needs no tokenizer; a simulated one must know how many ids there are.
+    tokenizer = options.tokenizer if options.model == simulated.MODEL_NAME else None
+    return {"tokenizer": tokenizer, "served_model": options.served_model_name, **options.engine}
 
 
 def _refuse_contradictions(environment: Mapping[str, str]) -> None:
@@ -120,12 +157,12 @@ def _refuse_contradictions(environment: Mapping[str, str]) -> None:
             raise CommandError(f"{name} is set, but `pellucid serve` decides it for its services; {way_out}")
 
 
-def _hold(backend: Backend, environment: Mapping[str, str]) -> tuple[HeldPort, HeldPort]:
+def _hold(backend: Backend, environment: Mapping[str, str]) -> BackendPorts:
     prefix = backend.name.upper()
     host = environment.get(f"{prefix}_HOST", LOOPBACK)
-    return (
-        _hold_one(host, environment.get(f"{prefix}_PORT"), backend.port),
-        _hold_one(host, environment.get(f"{prefix}_METRICS_PORT"), backend.metrics_port),
+    return BackendPorts(
+        listen=_hold_one(host, environment.get(f"{prefix}_PORT"), backend.port),
+        metrics=_hold_one(host, environment.get(f"{prefix}_METRICS_PORT"), backend.metrics_port),
     )
 
 
@@ -140,7 +177,7 @@ def _hold_one(host: str, wanted: str | None, preferred: int) -> HeldPort:
 def _service(
     name: str,
     module: str,
-    settings: Mapping[str, object],
+    settings: Settings,
     ready: Callable[[], Awaitable[None]],
     environment: Mapping[str, str],
 ) -> Service:
@@ -151,12 +188,12 @@ def _service(
         module=module,
         arguments=_flags(settings),
         ready=ready,
-        drain_seconds=_drain_seconds(name, environment),
+        stop_seconds=_drain_seconds(name, environment) + _CLOSING_SECONDS,
         takes_clients=name == GATEWAY,
     )
 
 
-def _flags(settings: Mapping[str, object]) -> tuple[str, ...]:
+def _flags(settings: Settings) -> tuple[str, ...]:
     return tuple(f"--{name.replace('_', '-')}={value}" for name, value in settings.items() if value is not None)
 
 

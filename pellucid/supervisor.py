@@ -21,9 +21,6 @@ EXIT_FAILED: Final = 1
 EXIT_BAD_SETTINGS: Final = 2
 EXIT_INTERRUPTED: Final = 130
 
-_KILL_AFTER_DRAIN_SECONDS: Final = 5.0
-"""A service that drains takes a moment more than its drain time: it closes connections and flushes its logs."""
-
 _MAX_FAILED_STARTS: Final = 3
 _LAST_LINES: Final = 15
 
@@ -37,7 +34,8 @@ class Service:
     arguments: tuple[str, ...]
     ready: Callable[[], Awaitable[None]]
     """Returns when the running process can do its work."""
-    drain_seconds: float
+    stop_seconds: float
+    """From being told to stop until it is killed."""
     takes_clients: bool = False
     """Ends before the others, because it needs them to finish what its clients wait for."""
 
@@ -158,12 +156,12 @@ class Supervisor:
             group = [s for s in self._services if s.takes_clients is takes_clients and s.name in self._running]
             if group:
                 self._observer.draining([service.name for service in group])
-                await asyncio.gather(*(self._end(self._running[s.name], s.drain_seconds) for s in group))
+                await asyncio.gather(*(self._end(self._running[s.name], s.stop_seconds) for s in group))
 
-    async def _end(self, process: ServiceProcess, drain_seconds: float) -> None:
+    async def _end(self, process: ServiceProcess, stop_seconds: float) -> None:
         process.terminate()
         try:
-            await asyncio.wait_for(process.ended(), drain_seconds + _KILL_AFTER_DRAIN_SECONDS)
+            await asyncio.wait_for(process.ended(), stop_seconds)
         except TimeoutError:
             process.kill()
             await process.ended()

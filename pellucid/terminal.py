@@ -145,8 +145,8 @@ class Terminal:
                 self.notice(progress.text())
 
     def _perform(self, action: Callable[[], None]) -> None:
-        # A terminal that went away is no reason to stop serving.
-        with suppress(OSError):
+        # A terminal that went away is no reason to stop serving; rich asks for the end of the program then.
+        with suppress(OSError, SystemExit):
             action()
             if dropped := self._dropped:
                 self._dropped -= dropped

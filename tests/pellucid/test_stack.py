@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import pytest
+
+from pellucid.errors import CommandError
+from pellucid.stack import BACKENDS, DECIDED_HERE, NAMES, Stack, StackOptions, build
+from pellucid.supervisor import Service
+
+OPTIONS = StackOptions(model="/models/m.gguf", served_model_name="m", port=0)
+
+
+@contextmanager
+def built(options: StackOptions = OPTIONS, environment: Mapping[str, str] | None = None) -> Iterator[Stack]:
+    stack = build(options, environment or {})
+    try:
+        yield stack
+    finally:
+        stack.release()
+
+
+def flags(stack: Stack, name: str) -> dict[str, str]:
+    (one,) = (service for service in stack.services if service.name == name)
+    return dict(argument.removeprefix("--").split("=", 1) for argument in one.arguments)
+
+
+def test_there_are_four_services_and_the_gateway_takes_the_clients() -> None:
+    with built() as stack:
+        assert [service.name for service in stack.services] == list(NAMES)
+        assert [service.module for service in stack.services] == [
+            "gateway",
+            "tokenizer_svc",
+            "engine_svc",
+            "detokenizer_svc",
+        ]
+        assert [service.takes_clients for service in stack.services] == [True, False, False, False]
+
+
+def test_the_gateway_is_told_where_the_others_listen() -> None:
+    with built() as stack:
+        gateway = flags(stack, "gateway")
+        for backend in BACKENDS:
+            told = flags(stack, backend.name)
+            assert gateway[f"{backend.name}-addresses"] == f"{told['host']}:{told['port']}"
+        assert stack.url == f"http://127.0.0.1:{gateway['port']}"
+
+
+def test_two_stacks_share_no_port() -> None:
+    with built() as one, built() as other:
+        ports = [port.port for stack in (one, other) for port in stack.ports]
+        assert len(ports) == len(set(ports)) == 14
+
+
+def test_the_documented_ports_are_preferred() -> None:
+    documented = {"tokenizer": (50051, 9101), "engine": (50052, 9102), "detokenizer": (50053, 9103)}
+    assert {backend.name: (backend.port, backend.metrics_port) for backend in BACKENDS} == documented
+
+
+def test_a_taken_http_port_is_refused_and_not_replaced() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(CommandError, match="is taken"):
+        build(StackOptions(model="simulated", served_model_name="s", port=server.getsockname()[1]), {})
+
+
+def test_model_and_tokenizer_reach_who_reads_them() -> None:
+    with built(StackOptions(model="/m", served_model_name="name", tokenizer="/t", port=0)) as stack:
+        for name in ("tokenizer", "detokenizer"):
+            assert flags(stack, name)["model"] == "/m"
+            assert flags(stack, name)["tokenizer"] == "/t"
+        assert flags(stack, "engine")["model"] == "/m"
+        assert "tokenizer" not in flags(stack, "engine")
+        assert flags(stack, "engine")["served-model"] == "name"
+        assert flags(stack, "gateway")["served-model-name"] == "name"
+
+
+def test_a_simulated_engine_learns_the_vocabulary_from_the_tokenizer() -> None:
+    with built(StackOptions(model="simulated", served_model_name="s", tokenizer="/t", port=0)) as stack:
+        assert flags(stack, "engine")["tokenizer"] == "/t"
+
+
+def test_what_was_not_asked_for_is_left_to_the_services() -> None:
+    with built() as stack:
+        assert set(flags(stack, "engine")) == {"host", "port", "metrics-port", "model", "served-model", "log-format"}
+        assert "tool-parser" not in flags(stack, "gateway")
+
+
+def test_settings_that_were_asked_for_are_flags() -> None:
+    options = StackOptions(
+        model="simulated",
+        served_model_name="s",
+        port=0,
+        gateway={"tool_parser": "hermes", "reasoning_parser": None},
+        engine={"max_num_seqs": 8, "dtype": None},
+    )
+    with built(options) as stack:
+        assert flags(stack, "gateway")["tool-parser"] == "hermes"
+        assert flags(stack, "engine")["max-num-seqs"] == "8"
+        assert "dtype" not in flags(stack, "engine")
+
+
+def test_ports_and_hosts_from_the_environment_are_kept() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        free = server.getsockname()[1]
+    with built(environment={"ENGINE_PORT": str(free), "ENGINE_HOST": "0.0.0.0"}) as stack:
+        assert flags(stack, "engine")["port"] == str(free)
+        assert flags(stack, "engine")["host"] == "0.0.0.0"
+        assert flags(stack, "gateway")["engine-addresses"] == f"127.0.0.1:{free}"
+
+
+def test_a_port_from_the_environment_that_is_taken_is_an_error() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        pytest.raises(CommandError, match="is taken"),
+    ):
+        build(OPTIONS, {"TOKENIZER_METRICS_PORT": str(server.getsockname()[1])})
+
+
+@pytest.mark.parametrize("value", ["", "x", "-1", "65536", "1e3"])
+def test_a_port_from_the_environment_that_is_none_is_an_error(value: str) -> None:
+    with pytest.raises(CommandError, match="is not a port"):
+        build(OPTIONS, {"ENGINE_PORT": value})
+
+
+@pytest.mark.parametrize("name", sorted(DECIDED_HERE))
+def test_a_variable_that_contradicts_the_stack_is_refused(name: str) -> None:
+    with pytest.raises(CommandError, match=name):
+        build(OPTIONS, {name: "x"})
+
+
+def find(stack: Stack, name: str) -> Service:
+    return next(service for service in stack.services if service.name == name)
+
+
+def test_a_service_is_killed_only_after_its_drain_time() -> None:
+    with built(environment={"ENGINE_DRAIN_SECONDS": "100", "GATEWAY_DRAIN_SECONDS": "soon"}) as stack:
+        assert find(stack, "engine").stop_seconds > 100
+        assert find(stack, "tokenizer").stop_seconds > 25
+        assert find(stack, "gateway").stop_seconds > 25
+
+
+def test_logs_are_for_people_unless_somebody_says_otherwise() -> None:
+    with built(environment={"ENGINE_LOG_FORMAT": "json"}) as stack:
+        assert "log-format" not in flags(stack, "engine")
+        assert flags(stack, "gateway")["log-format"] == "console"
