@@ -1,0 +1,25 @@
+"""``python -m engine_svc``: the engine as a process."""
+
+from __future__ import annotations
+
+import sys
+
+from engine_svc.config import Settings
+from engine_svc.server import EngineService
+from svclib.config import SettingsError
+from svclib.server import run
+
+
+def main() -> int:
+    """The exit code: 0 stopped as told, 1 the engine failed, 2 a setting is wrong."""
+    try:
+        settings = Settings.load(sys.argv[1:])
+    except SettingsError as error:
+        print(f"engine_svc: {error}", file=sys.stderr)
+        return 2
+    service = EngineService(settings)
+    return run(service, settings) or int(service.failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""The engine as a service: what is built at start, what is watched, what is given back."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from typing import Final
+
+import grpc
+import structlog
+from prometheus_client import CollectorRegistry
+
+from engine_svc.config import Settings
+from engine_svc.engine import Engine
+from engine_svc.execution.runner import Runner
+from engine_svc.heartbeat import Heartbeat
+from engine_svc.loading import load_runner
+from engine_svc.metrics import EngineMetrics
+from engine_svc.scheduling.block_manager import BlockManager
+from engine_svc.scheduling.capacity import Capacity, Places
+from engine_svc.scheduling.scheduler import Scheduler
+from engine_svc.scheduling.step import StepLimits
+from engine_svc.servicer import Backend, EngineServicer
+from engine_svc.step_loop import StepLoop
+from protos.v1 import engine_pb2, engine_pb2_grpc
+from svclib.server import Health
+
+_WATCH_SECONDS: Final = 1.0
+
+log = structlog.get_logger(__name__)
+
+
+class EngineService:
+    """A model, served. ``failed`` is true once the engine is lost: the process then ends by itself."""
+
+    name: Final = "engine"
+    service_names: Final = (engine_pb2.DESCRIPTOR.services_by_name["Engine"].full_name,)
+
+    def __init__(self, settings: Settings, *, load: Callable[[Settings], Runner] = load_runner) -> None:
+        self.registry = CollectorRegistry()
+        self.failed = False
+        self._settings = settings
+        self._load = load
+        self._heartbeat = Heartbeat(settings.stall_seconds)
+        self._servicer = EngineServicer()
+        self._steps: StepLoop | None = None
+        self._watch: asyncio.Task[None] | None = None
+
+    def register(self, server: grpc.aio.Server) -> None:
+        engine_pb2_grpc.add_EngineServicer_to_server(self._servicer, server)
+
+    async def start(self, health: Health) -> None:
+        log.info("loading", model=self._settings.model)
+        runner = await asyncio.to_thread(self._load, self._settings)
+        backend = self._build(runner, lambda: self._die(health))
+        self._servicer.attach(backend)
+        self._steps = backend.steps
+        self._steps.start()
+        self._watch = asyncio.create_task(self._watch_heartbeat(health))
+
+    async def drain(self) -> None:
+        await self._servicer.drain()
+
+    async def stop(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+        if self._steps is not None:
+            await self._steps.stop()
+
+    def _build(self, runner: Runner, on_death: Callable[[], None]) -> Backend:
+        settings, info = self._settings, runner.info
+        metrics = EngineMetrics(self.registry, settings.model_name)
+        blocks = BlockManager(
+            info.num_blocks,
+            settings.block_size,
+            model=f"{info.model_path} {info.dtype}",
+            enable_prefix_caching=settings.enable_prefix_caching,
+        )
+        limits = StepLimits(settings.max_num_seqs, settings.max_num_batched_tokens, settings.max_prefill_chunk)
+        engine = Engine(runner, Scheduler(limits, blocks), metrics)
+        places = Places(settings.max_num_seqs, settings.max_waiting)
+        steps = StepLoop(engine, places, self._heartbeat, on_death)
+        metrics.watch_loads(lambda: steps.loads, info.num_blocks)
+        metrics.describe_cache(
+            block_size=settings.block_size,
+            num_blocks=info.num_blocks,
+            enable_prefix_caching=settings.enable_prefix_caching,
+            dtype=info.dtype,
+        )
+        capacity = Capacity(info.max_model_len, settings.block_size, info.num_blocks)
+        return Backend(info, capacity, settings.max_num_seqs, steps)
+
+    async def _watch_heartbeat(self, health: Health) -> None:
+        """Be unready while the step loop owes a step for too long, and ready again when it has made one."""
+        was_stalled = False
+        while True:
+            await asyncio.sleep(min(_WATCH_SECONDS, self._settings.stall_seconds / 4))
+            if self._heartbeat.is_stalled != was_stalled:
+                was_stalled = not was_stalled
+                log.warning("stalled" if was_stalled else "recovered", stall_seconds=self._settings.stall_seconds)
+                health.set_serving(not was_stalled)
+
+    def _die(self, health: Health) -> None:
+        """The engine is lost: say so, and end as if told to, but with a bad exit code."""
+        self.failed = True
+        if self._watch is not None:
+            self._watch.cancel()
+        health.set_serving(False)
+        signal.raise_signal(signal.SIGTERM)

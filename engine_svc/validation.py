@@ -1,0 +1,93 @@
+"""What a request may ask for: one table of limits, and the checks that no table can hold.
+
+The gateway has checked all this and speaks better of it; the engine checks again because its step loop is shared.
+``param`` names fields as the public API spells them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from operator import attrgetter
+from typing import Final
+
+from engine_svc.request import SamplingParams, Script
+from svclib.errors import InvalidRequest
+
+MAX_CHOICES: Final = 128
+MAX_LOGPROBS: Final = 20
+MAX_END_TOKENS: Final = 128
+MAX_LOGIT_BIASES: Final = 1024
+MAX_SCRIPT_STEPS: Final = 1_000_000
+MAX_STEP_TOKENS: Final = 65_536
+MAX_SCRIPT_DELAY: Final = 600.0
+
+_RANGES: Final[tuple[tuple[str, float, float], ...]] = (
+    ("temperature", 0.0, 2.0),
+    ("top_p", 0.0, 1.0),
+    ("top_k", -1, 2**31 - 1),
+    ("min_p", 0.0, 1.0),
+    ("frequency_penalty", -2.0, 2.0),
+    ("presence_penalty", -2.0, 2.0),
+    ("repetition_penalty", 0.01, 10.0),
+    ("max_tokens", 1, 2**32 - 1),
+    ("n", 1, MAX_CHOICES),
+)
+"""Field, least and greatest value. No comparison holds for NaN, so it is refused everywhere."""
+
+
+def check_prompt(token_ids: tuple[int, ...], vocab_size: int) -> None:
+    """Raises ``InvalidRequest`` for an empty prompt or one with ids that the model does not know."""
+    if not token_ids:
+        raise InvalidRequest("the prompt is empty", param="prompt")
+    check_token_ids(token_ids, vocab_size, param="prompt")
+
+
+def check_token_ids(token_ids: Iterable[int], vocab_size: int, *, param: str) -> None:
+    """Raises ``InvalidRequest`` for ids that the model does not know."""
+    greatest = max(token_ids, default=0)
+    if greatest >= vocab_size:
+        raise InvalidRequest(f"token id {greatest} is outside the vocabulary of {vocab_size}", param=param)
+
+
+def check_sampling(params: SamplingParams, vocab_size: int) -> None:
+    """Raises ``InvalidRequest`` naming the first field that is out of bounds."""
+    for name, least, greatest in _RANGES:
+        value = attrgetter(name)(params)
+        if not least <= value <= greatest:
+            raise InvalidRequest(f"{name} must be between {least} and {greatest}, not {value}", param=name)
+    if params.min_tokens > params.max_tokens:
+        raise InvalidRequest(
+            f"min_tokens is {params.min_tokens}, more than max_tokens, {params.max_tokens}", param="min_tokens"
+        )
+    if params.logprobs is not None and params.logprobs > MAX_LOGPROBS:
+        raise InvalidRequest(f"logprobs can be {MAX_LOGPROBS} at most, not {params.logprobs}", param="logprobs")
+    check_end_tokens(params.stop_token_ids, vocab_size, param="stop_token_ids")
+    _check_logit_bias(params, vocab_size)
+
+
+def check_end_tokens(token_ids: frozenset[int], vocab_size: int, *, param: str) -> None:
+    """Raises ``InvalidRequest`` for too many ids or ones that the model does not know."""
+    if len(token_ids) > MAX_END_TOKENS:
+        raise InvalidRequest(f"{param} can hold {MAX_END_TOKENS} ids at most, not {len(token_ids)}", param=param)
+    check_token_ids(token_ids, vocab_size, param=param)
+
+
+def check_script(script: Script, vocab_size: int) -> None:
+    """Raises ``InvalidRequest`` for a script that is too long, too slow, or speaks of unknown tokens."""
+    if len(script.steps) * script.repeat > MAX_SCRIPT_STEPS:
+        raise InvalidRequest(f"a script can have {MAX_SCRIPT_STEPS} steps at most", param="simulate")
+    if any(len(step) > MAX_STEP_TOKENS for step in script.steps):
+        raise InvalidRequest(f"a step can have {MAX_STEP_TOKENS} tokens at most", param="simulate.steps")
+    if not 0.0 <= script.delay <= MAX_SCRIPT_DELAY:
+        raise InvalidRequest(f"delay_ms must be between 0 and {MAX_SCRIPT_DELAY * 1000:.0f}", param="simulate.delay_ms")
+    for step in script.steps:
+        check_token_ids(step, vocab_size, param="simulate.steps")
+
+
+def _check_logit_bias(params: SamplingParams, vocab_size: int) -> None:
+    if len(params.logit_bias) > MAX_LOGIT_BIASES:
+        raise InvalidRequest(f"logit_bias can hold {MAX_LOGIT_BIASES} entries at most", param="logit_bias")
+    for token_id, bias in params.logit_bias:
+        if not -100.0 <= bias <= 100.0:
+            raise InvalidRequest(f"a bias must be between -100 and 100, not {bias}", param="logit_bias")
+        check_token_ids((token_id,), vocab_size, param="logit_bias")
