@@ -158,9 +158,9 @@ class Session:
         try:
             with closing(pieces):
                 for piece in pieces:
+                    said += piece.content
                     self.screen.reasoning(piece.reasoning)
                     self.screen.content(piece.content)
-                    said += piece.content
                     remark = "cut at the token limit" if piece.finish_reason == "length" else remark
         except KeyboardInterrupt:
             if not self.interactive:
