@@ -1,0 +1,34 @@
+"""Settings of the detokenizer: ``DETOKENIZER_*``, or flags of the same names."""
+
+from __future__ import annotations
+
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from protos import simulated
+from svclib.config import ServiceSettings
+
+
+class DetokenizerSettings(ServiceSettings):
+    """What the detokenizer is told."""
+
+    model_config = SettingsConfigDict(env_prefix="DETOKENIZER_")
+
+    port: int = Field(default=50053, ge=0, le=65535, description="port to listen on; 0 takes a free one")
+    metrics_port: int = Field(default=9103, ge=0, le=65535, description="port of /metrics; 0 takes a free one")
+    model: str = Field(
+        default=simulated.MODEL_NAME,
+        min_length=1,
+        description="Hugging Face id, folder or .gguf file of the model, or 'simulated'",
+    )
+    tokenizer: str = Field(default="", description="where to take the vocabulary from instead of the model")
+    stream_arguments_after: int = Field(
+        default=1024,
+        ge=0,
+        description="characters of arguments from which on a tool call is streamed before it is whole",
+    )
+
+    @property
+    def vocabulary_source(self) -> str:
+        """Where the vocabulary is."""
+        return self.tokenizer or self.model

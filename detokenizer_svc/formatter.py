@@ -1,0 +1,167 @@
+"""The output of one choice, from token ids to deltas: the whole chain, and the one place that ends and counts it.
+
+    token ids -> bytes -> text -> stop strings -> reasoning -> tool calls -> deltas
+
+Stop strings are sought in the text as the model wrote it, before it is parsed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from detokenizer_svc.deltas import Content, Delta, Item, Marker, ThinkingEnd, ToolCallPiece, coalesce
+from detokenizer_svc.incremental import TokenDecoder
+from detokenizer_svc.parsers import make_chain
+from detokenizer_svc.positions import TokenPositions
+from detokenizer_svc.stage import FinishReason, ParserContext, ReasoningState, Tool
+from detokenizer_svc.stop import StopMatcher, check_stop_strings
+from detokenizer_svc.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True, slots=True)
+class FormatSpec:
+    """How to format one choice; the fields are those of ``FormatRequest``."""
+
+    prompt_tail_ids: tuple[int, ...] = ()
+    stop: tuple[str, ...] = ()
+    reasoning_parser: str = ""
+    reasoning_state: ReasoningState = ReasoningState.UNDECIDED
+    tool_parser: str = ""
+    tools: tuple[Tool, ...] = ()
+    skip_special_tokens: bool = True
+    min_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EngineEnd:
+    """The engine has ended the choice. ``by_token``: its last token did, and is no text."""
+
+    reason: FinishReason
+    by_token: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How the choice ended, as the client is told."""
+
+    finish_reason: Literal["stop", "length", "tool_calls"]
+    matched_stop: str | None
+    completion_tokens: int
+    reasoning_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Formatted:
+    """New output. ``num_tokens`` of the tokens just fed belong to the choice: all, or those up to the stop string."""
+
+    deltas: list[Delta]
+    num_tokens: int
+    ending: Ending | None = None
+
+
+class Formatter:
+    """Feed it tokens until it gives an ``Ending``. Joined, its output does not depend on how the tokens are cut.
+
+    Raises ``InvalidRequest`` when a parser is unknown or a stop string is impossible.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, spec: FormatSpec, context: ParserContext | None = None) -> None:
+        check_stop_strings(spec.stop)
+        context = replace(context or ParserContext(), reasoning_state=spec.reasoning_state, tools=spec.tools)
+        self._chain = make_chain(spec.reasoning_parser, spec.tool_parser, context)
+        self._stop = StopMatcher(spec.stop) if spec.stop else None
+        self._positions = TokenPositions() if spec.stop or spec.reasoning_parser else None
+        self._decoder = TokenDecoder(
+            vocabulary,
+            skip_special_tokens=spec.skip_special_tokens,
+            prompt_tail_ids=spec.prompt_tail_ids,
+            markers=self._chain.markers,
+            positions=self._positions,
+        )
+        self._skip_special_tokens = spec.skip_special_tokens
+        self._min_tokens = spec.min_tokens
+        self._num_tokens = 0
+        self._has_calls = False
+
+    @property
+    def num_parse_failures(self) -> int:
+        """How often output was almost in the parsers' format and so became content."""
+        return self._chain.num_failures
+
+    def feed(self, token_ids: Sequence[int], end: EngineEnd | None = None) -> Formatted:
+        """What more tokens add, and what is held if they are the last. Raises ``UnknownToken``."""
+        num_before = self._num_tokens
+        items = self._decode(token_ids, end)
+        self._num_tokens += len(token_ids)
+        if self._stop is not None:
+            items = self._until_stop(self._stop, items, is_last=end is not None)
+        reason = self._reason(end)
+        deltas = self._parse(items, reason)
+        ending = self._ending(reason) if reason else None
+        return Formatted(deltas, self._num_tokens - num_before, ending)
+
+    def _decode(self, token_ids: Sequence[int], end: EngineEnd | None) -> list[Item]:
+        if end is None:
+            return self._decoder.feed(token_ids)
+        items = self._decoder.feed(token_ids[:-1] if end.by_token else token_ids)
+        if end.by_token and self._positions is not None:
+            self._positions.add(0)
+        return items + self._decoder.finish()
+
+    def _until_stop(self, stop: StopMatcher, items: Iterable[Item], *, is_last: bool) -> list[Item]:
+        """The items up to a stop string; from the tokens behind it on, nothing belongs to the choice."""
+        out: list[Item] = []
+        for item in items:
+            if isinstance(item, Content):
+                out.append(Content(stop.feed(item.text, armed_from=self._armed_from())))
+                if stop.matched is not None:
+                    assert self._positions is not None
+                    self._num_tokens = self._positions.tokens_until(stop.num_characters)
+                    return out
+            elif isinstance(item, Marker):
+                out += (Content(stop.interrupt(len(item.spelling))), item)
+        if is_last:
+            out.append(Content(stop.interrupt()))
+        return out
+
+    def _armed_from(self) -> int:
+        """Length of the text that the first ``min_tokens`` tokens make; a stop string within it does not count."""
+        if self._positions is None or not self._min_tokens:
+            return 0
+        length = self._positions.characters_after(self._min_tokens)
+        return sys.maxsize if length is None else length
+
+    def _reason(self, end: EngineEnd | None) -> FinishReason | None:
+        if self._stop is not None and self._stop.matched is not None:
+            return "stop"
+        return end.reason if end else None
+
+    def _parse(self, items: list[Item], reason: FinishReason | None) -> list[Delta]:
+        if self._chain.stages:
+            items = self._chain.finish(items, reason) if reason else self._chain.feed(items)
+            self._has_calls = self._has_calls or any(isinstance(item, ToolCallPiece) for item in items)
+        deltas = [delta for item in items if (delta := self._as_delta(item)) is not None]
+        return deltas if len(deltas) < 2 else coalesce(deltas)
+
+    def _as_delta(self, item: Item) -> Delta | None:
+        """What leaves the chain of an item: special tokens that no parser took are text if they are wanted."""
+        if isinstance(item, Content):
+            return item if item.text else None
+        if isinstance(item, Marker):
+            return None if self._skip_special_tokens else Content(item.spelling)
+        return None if isinstance(item, ThinkingEnd) else item
+
+    def _ending(self, reason: FinishReason) -> Ending:
+        matched = self._stop.matched if self._stop else None
+        called = reason == "stop" and self._has_calls
+        return Ending("tool_calls" if called else reason, matched, self._num_tokens, self._num_reasoning_tokens())
+
+    def _num_reasoning_tokens(self) -> int:
+        if self._positions is None:
+            return 0
+        matched = self._stop is not None and self._stop.matched is not None
+        length = self._stop.num_characters if self._stop and matched else self._positions.num_characters
+        return self._positions.tokens_within(self._chain.thinking, length)

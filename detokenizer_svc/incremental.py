@@ -1,0 +1,110 @@
+"""Tokens to text: bytes are put together until they are whole characters.
+
+Joined, the pieces are exactly what ``bytes.decode("utf-8", errors="replace")`` makes of all the bytes at once.
+"""
+
+from __future__ import annotations
+
+from codecs import utf_8_decode
+from collections.abc import Collection, Sequence
+
+from detokenizer_svc.deltas import Content, Item, Marker
+from detokenizer_svc.positions import TokenPositions
+from detokenizer_svc.vocabulary import UnknownToken, Vocabulary
+
+_REPLACEMENT = "\ufffd"
+
+
+class Utf8Decoder:
+    """Bytes in, characters out; holds back only bytes that can still become a character.
+
+    ``before`` is what stands before the first byte. A character begun there is completed if the bytes go on with it,
+    and forgotten if they do not.
+    """
+
+    def __init__(self, before: bytes = b"") -> None:
+        self.pending = before[utf_8_decode(before, "replace", False)[1] :]
+        self._inherited = bool(self.pending)
+
+    def decode(self, data: bytes) -> str:
+        """The characters that are whole now."""
+        if self._inherited and data:
+            self._settle(data[:1])
+        if self.pending:
+            data = self.pending + data
+        text, used = utf_8_decode(data, "replace", False)
+        self.pending = data[used:]
+        return text
+
+    def finish(self) -> str:
+        """What remains, once no more bytes come."""
+        rest = b"" if self._inherited else self.pending
+        self.pending = b""
+        return rest.decode("utf-8", "replace")
+
+    def _settle(self, first: bytes) -> None:
+        self._inherited = False
+        if utf_8_decode(self.pending + first, "replace", False)[0].startswith(_REPLACEMENT):
+            self.pending = b""
+
+
+class TokenDecoder:
+    """Token ids in, text out, and a ``Marker`` for each special token with a spelling in ``markers``.
+
+    ``positions`` learns where each token ends in the text; None: nobody wants to know.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        *,
+        skip_special_tokens: bool = True,
+        prompt_tail_ids: Sequence[int] = (),
+        markers: Collection[str] = (),
+        positions: TokenPositions | None = None,
+    ) -> None:
+        self._table = vocabulary.text_by_id if skip_special_tokens else vocabulary.bytes_by_id
+        self._markers = vocabulary.special_ids(markers) if markers else {}
+        self._positions = positions
+        self._utf8 = Utf8Decoder(b"".join(vocabulary.look_up(self._table, token_id) for token_id in prompt_tail_ids))
+
+    def feed(self, token_ids: Sequence[int]) -> list[Item]:
+        """The text that is whole now. Raises ``UnknownToken``."""
+        if self._markers and not self._markers.keys().isdisjoint(token_ids):
+            return self._feed_with_markers(token_ids)
+        return _as_items(self._text(token_ids))
+
+    def finish(self) -> list[Item]:
+        """The bytes that never became a character."""
+        return _as_items(self._utf8.finish())
+
+    def _feed_with_markers(self, token_ids: Sequence[int]) -> list[Item]:
+        items: list[Item] = []
+        for token_id in token_ids:
+            spelling = self._markers.get(token_id)
+            items += _as_items(self._text((token_id,))) if spelling is None else self._marker(spelling)
+        return items
+
+    def _marker(self, spelling: str) -> list[Item]:
+        rest = self._utf8.finish()
+        if self._positions is not None:
+            self._positions.add(len(rest) + len(spelling))
+        return [*_as_items(rest), Marker(spelling)]
+
+    def _text(self, token_ids: Sequence[int]) -> str:
+        table = self._table
+        try:
+            if self._positions is None:
+                return self._utf8.decode(b"".join([table[token_id] for token_id in token_ids]))
+            return "".join([self._counted(table[token_id], self._positions) for token_id in token_ids])
+        except IndexError:
+            raise UnknownToken(f"a token of {max(token_ids)} is outside the vocabulary of {len(table)}") from None
+
+    def _counted(self, data: bytes, positions: TokenPositions) -> str:
+        text = self._utf8.decode(data)
+        positions.add(len(text), unfinished=bool(self._utf8.pending))
+        return text
+
+
+def _as_items(text: str) -> list[Item]:
+    return [Content(text)] if text else []

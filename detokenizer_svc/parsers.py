@@ -1,0 +1,42 @@
+"""Makes the chain of parsers that a request names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from detokenizer_svc.reasoning import REASONING_PARSERS
+from detokenizer_svc.stage import Chain, ParserContext, Stage
+from detokenizer_svc.tools import TOOL_PARSERS
+from detokenizer_svc.tools.in_thinking import CallsInThinking
+from svclib.errors import InvalidRequest
+
+_Factory = Callable[[ParserContext], Stage]
+_FactoryT = TypeVar("_FactoryT", bound=_Factory)
+
+
+def make_chain(reasoning_parser: str, tool_parser: str, context: ParserContext) -> Chain:
+    """The stages for two names; empty: none. One name for both: a format that is both, read by one stage.
+
+    Raises ``InvalidRequest`` for a name that nobody knows.
+    """
+    reasoning = _look_up(REASONING_PARSERS, reasoning_parser, "reasoning_parser")
+    tools = _look_up(TOOL_PARSERS, tool_parser, "tool_parser")
+    if reasoning is not None and reasoning is tools:
+        return Chain([reasoning(context)])
+    stages: list[Stage] = []
+    if reasoning is not None:
+        stages.append(reasoning(context))
+    if reasoning is not None and tools is not None:
+        stages.append(CallsInThinking(tools, context))
+    if tools is not None:
+        stages.append(tools(context))
+    return Chain(stages)
+
+
+def _look_up(parsers: Mapping[str, _FactoryT], name: str, param: str) -> _FactoryT | None:
+    if not name:
+        return None
+    if name not in parsers:
+        raise InvalidRequest(f"unknown {param} {name!r}; known are {', '.join(sorted(parsers))}", param=param)
+    return parsers[name]

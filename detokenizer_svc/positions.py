@@ -1,0 +1,66 @@
+"""Where tokens stand in the text: the one place that turns characters back into numbers of tokens."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Span:
+    """Characters ``begin`` to ``end`` of the text, without the one at ``end``; None: it has not ended."""
+
+    begin: int
+    end: int | None = None
+
+
+class TokenPositions:
+    """The end of each token in the text, in characters.
+
+    A token may end inside a character, so ends are kept as half characters: ``2 * characters``, and one more while
+    a further character is begun.
+    """
+
+    def __init__(self) -> None:
+        self._ends: list[int] = []
+        self._characters = 0
+
+    def __len__(self) -> int:
+        """Number of tokens."""
+        return len(self._ends)
+
+    @property
+    def num_characters(self) -> int:
+        """Length of the whole characters so far."""
+        return self._characters
+
+    def add(self, num_characters: int, *, unfinished: bool = False) -> None:
+        """One more token, with which so many characters became whole and, if ``unfinished``, another one began."""
+        self._characters += num_characters
+        self._ends.append(2 * self._characters + unfinished)
+
+    def characters_after(self, num_tokens: int) -> int | None:
+        """How many characters are whole after the first ``num_tokens``; None: there are fewer tokens."""
+        if num_tokens > len(self._ends):
+            return None
+        return self._ends[num_tokens - 1] // 2 if num_tokens else 0
+
+    def tokens_until(self, num_characters: int) -> int:
+        """How many tokens it takes for that many characters to be whole; all if there are fewer."""
+        return min(bisect_left(self._ends, 2 * num_characters) + 1, len(self._ends))
+
+    def tokens_within(self, spans: Iterable[Span], length: int) -> int:
+        """How many tokens have a part in the ``spans``; those that have not ended end at ``length``."""
+        counted = total = 0
+        for span in spans:
+            first, last = self._touching(span.begin, length if span.end is None else span.end)
+            total += max(0, last - max(first, counted))
+            counted = max(counted, last)
+        return total
+
+    def _touching(self, begin: int, end: int) -> tuple[int, int]:
+        """Numbers of the first token that ends behind ``begin`` and the first that starts at or behind ``end``."""
+        first = bisect_right(self._ends, 2 * begin)
+        last = min(bisect_left(self._ends, 2 * end) + 1, len(self._ends)) if end > 0 else 0
+        return first, last

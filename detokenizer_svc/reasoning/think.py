@@ -1,0 +1,118 @@
+"""Thinking between ``<think>`` and ``</think>`` at the start of the output (DeepSeek-R1, Qwen3 and many others).
+
+The first closing tag ends the thinking; tags that come later are content. An opening tag that repeats the one in the
+prompt is dropped. White space inside next to the tags, and behind the closing one, is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from typing_extensions import override
+
+from detokenizer_svc.deltas import Content, Item, Marker, Reasoning, ThinkingEnd
+from detokenizer_svc.positions import Span
+from detokenizer_svc.stage import FinishReason, ParserContext, ReasoningState, Stage
+from detokenizer_svc.tags import WHITE_SPACE, TagSearch
+
+OPENING: Final = "<think>"
+CLOSING: Final = "</think>"
+
+
+class Think(Stage):
+    """States: at the start, thinking, behind the closing tag, in the answer."""
+
+    markers = frozenset({OPENING, CLOSING})
+
+    def __init__(self, context: ParserContext) -> None:
+        self._inside = context.reasoning_state is ReasoningState.OPEN
+        self._spans = [Span(0)] if self._inside else []
+        self._num_read = 0
+        self._space: list[str] = []
+        """At the start: white space that a tag may follow."""
+        self._begun = ""
+        """At the start: what may become an opening tag."""
+        self._search = TagSearch(CLOSING)
+        closed = context.reasoning_state is ReasoningState.CLOSED
+        self._state: Callable[[str, list[Item]], str] | None = None if closed else self._at_start
+        """Reads some text, adds what is certain to a list, returns the text that it has not read. None: the answer."""
+
+    @property
+    @override
+    def thinking(self) -> Sequence[Span]:
+        return self._spans
+
+    @override
+    def feed(self, item: Item) -> Iterable[Item]:
+        if self._state is None or not isinstance(item, Content | Marker):
+            return (item,)
+        out: list[Item] = []
+        if isinstance(item, Content):
+            self._read(item.text, out)
+        elif self._inside or item.spelling in self.markers:
+            self._read(item.spelling, out)
+        else:
+            out += (*self._give_up_start(), item)
+        return out
+
+    @override
+    def finish(self, reason: FinishReason) -> Iterable[Item]:
+        if self._state == self._at_start:
+            return _piece(Reasoning, self._begun) if self._inside else self._give_up_start()
+        return _piece(Reasoning, self._search.finish())
+
+    def _read(self, text: str, out: list[Item]) -> None:
+        self._num_read += len(text)
+        while text and self._state is not None:
+            text = self._state(text, out)
+        out += _piece(Content, text)
+
+    def _at_start(self, text: str, out: list[Item]) -> str:
+        text = self._begun + text
+        solid = text.lstrip(WHITE_SPACE)
+        self._space.append(text[: len(text) - len(solid)])
+        self._begun = solid if OPENING.startswith(solid) and solid != OPENING else ""
+        if self._begun or not solid:
+            return ""
+        if solid.startswith(OPENING):
+            solid = solid[len(OPENING) :]
+            if not self._inside:
+                self._spans.append(Span(self._num_read - len(solid)))
+        elif not self._inside:
+            out += self._give_up_start()
+            return solid
+        self._begin_thinking()
+        return solid
+
+    def _begin_thinking(self) -> None:
+        self._inside = True
+        self._search.skip_space()
+        self._state = self._thinking
+
+    def _give_up_start(self) -> Iterable[Item]:
+        """There is no thinking, or no longer any: what was held is content."""
+        self._state = None
+        held = "".join(self._space) + self._begun
+        return _piece(Content, held)
+
+    def _thinking(self, text: str, out: list[Item]) -> str:
+        found = self._search.feed(text)
+        out += _piece(Reasoning, found.text)
+        if found.tag:
+            self._spans[-1].end = self._num_read - len(found.rest) - len(CLOSING)
+            self._inside = False
+            self._space.clear()
+            self._state = self._behind_closing
+            out.append(ThinkingEnd())
+        return found.rest
+
+    def _behind_closing(self, text: str, out: list[Item]) -> str:
+        if solid := text.lstrip(WHITE_SPACE):
+            self._state = None
+            out.append(Content(solid))
+        return ""
+
+
+def _piece(kind: type[Content] | type[Reasoning], text: str) -> Iterable[Item]:
+    return (kind(text),) if text else ()

@@ -1,0 +1,50 @@
+"""The detokenizer as a service: what it loads, serves and gives back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import grpc
+import structlog
+from prometheus_client import CollectorRegistry
+
+from detokenizer_svc.config import DetokenizerSettings
+from detokenizer_svc.loading import load
+from detokenizer_svc.metrics import DetokenizerMetrics
+from detokenizer_svc.servicer import DetokenizerServicer
+from detokenizer_svc.stage import ParserContext
+from protos.v1 import detokenizer_pb2, detokenizer_pb2_grpc
+from svclib.server import Health
+
+SERVICE_NAME: Final = detokenizer_pb2.DESCRIPTOR.services_by_name["Detokenizer"].full_name
+
+log = structlog.get_logger(__name__)
+
+
+class DetokenizerService:
+    """See ``svclib.server.Service``."""
+
+    name = "detokenizer"
+    service_names = (SERVICE_NAME,)
+
+    def __init__(self, settings: DetokenizerSettings) -> None:
+        self.registry = CollectorRegistry()
+        self._settings = settings
+        self._servicer = DetokenizerServicer(
+            DetokenizerMetrics(self.registry), ParserContext(stream_arguments_after=settings.stream_arguments_after)
+        )
+
+    def register(self, server: grpc.aio.Server) -> None:
+        detokenizer_pb2_grpc.add_DetokenizerServicer_to_server(self._servicer, server)
+
+    async def start(self, _health: Health) -> None:
+        vocabulary = await asyncio.to_thread(load, self._settings.vocabulary_source)
+        self._servicer.use(vocabulary)
+        log.info("vocabulary loaded", source=self._settings.vocabulary_source, tokens=len(vocabulary))
+
+    async def drain(self) -> None:
+        await self._servicer.sessions.drain()
+
+    async def stop(self) -> None:
+        """There is nothing to give back."""

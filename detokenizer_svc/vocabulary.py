@@ -1,0 +1,55 @@
+"""What each token id stands for: its bytes, and whether it is a special token. Knows no file formats."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Self
+
+
+class UnknownToken(Exception):
+    """A token id outside the vocabulary: model and vocabulary do not belong together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """An immutable table, shared by all choices."""
+
+    bytes_by_id: tuple[bytes, ...]
+    """Bytes of each token, special tokens spelled out; empty for ids that no token has."""
+    text_by_id: tuple[bytes, ...]
+    """The same, with nothing for special tokens."""
+    special: Mapping[int, str]
+    """Spelling of each special token."""
+
+    @classmethod
+    def of(cls, tokens: Mapping[int, bytes], special: Collection[int] = ()) -> Self:
+        """A table of the ``tokens``, of which those with an id in ``special`` are special."""
+        size = max(tokens, default=-1) + 1
+        spelled = [tokens.get(token_id, b"") for token_id in range(size)]
+        text = list(spelled)
+        for token_id in special:
+            text[token_id] = b""
+        spelling = {token_id: spelled[token_id].decode("utf-8", "replace") for token_id in special}
+        return cls(tuple(spelled), tuple(text), MappingProxyType(spelling))
+
+    def __len__(self) -> int:
+        """Number of token ids; every id is below it."""
+        return len(self.bytes_by_id)
+
+    def special_ids(self, spellings: Collection[str]) -> dict[int, str]:
+        """Those special tokens that are spelled as one of ``spellings``."""
+        return {token_id: spelling for token_id, spelling in self.special.items() if spelling in spellings}
+
+    def text_of(self, token_id: int) -> str:
+        """A token alone as text: U+FFFD for bytes that are no character, special tokens spelled out."""
+        return self.look_up(self.bytes_by_id, token_id).decode("utf-8", "replace")
+
+    @staticmethod
+    def look_up(table: Sequence[bytes], token_id: int) -> bytes:
+        """One entry of a table. Raises ``UnknownToken``."""
+        try:
+            return table[token_id]
+        except IndexError:
+            raise UnknownToken(f"token id {token_id} is outside the vocabulary of {len(table)}") from None
