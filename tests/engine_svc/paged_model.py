@@ -1,0 +1,94 @@
+"""A model whose every token depends on all tokens before it, read back from the cache blocks it wrote them to.
+
+It stands for attention over a paged cache: whoever gets a wrong block, a stale block or a block that is shared but not
+yet computed gets other tokens, or an assertion. Each slot holds a hash of the tokens up to and including its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence as SequenceOf
+
+from engine_svc.execution.runner import RunnerInfo, ScheduledSequence
+from engine_svc.request import Sampled
+from engine_svc.scheduling.sequence import Sequence
+
+VOCAB_SIZE = 1000
+
+
+class PagedModel:
+    """A runner with a cache of ``num_blocks`` blocks; ``per_step`` tokens come of each step that samples."""
+
+    def __init__(self, num_blocks: int, block_size: int, *, per_step: int = 1, max_model_len: int = 1024) -> None:
+        self._info = RunnerInfo("paged", "paged", "none", VOCAB_SIZE, max_model_len, num_blocks, (0,))
+        self._block_size = block_size
+        self._per_step = per_step
+        self._slots = [-1] * (num_blocks * block_size)
+        self.num_steps = 0
+        self.num_computed = 0
+        self.forgotten: list[int] = []
+
+    @property
+    def info(self) -> RunnerInfo:
+        return self._info
+
+    def execute(self, batch: SequenceOf[ScheduledSequence]) -> list[Sampled | Exception]:
+        self.num_steps += 1
+        for scheduled in batch:
+            self._check(scheduled)
+        for scheduled in batch:
+            self._compute(scheduled)
+        return [self._sample(scheduled.sequence) for scheduled in batch if scheduled.samples]
+
+    def forget(self, sequence: Sequence) -> None:
+        assert sequence.seq_id not in self.forgotten
+        self.forgotten.append(sequence.seq_id)
+
+    def _check(self, scheduled: ScheduledSequence) -> None:
+        """Everything before the run is in the cache, as the tokens say it must be."""
+        sequence = scheduled.sequence
+        assert scheduled.num_tokens >= 1
+        assert len(sequence.block_table) * self._block_size >= scheduled.start + scheduled.num_tokens
+        expected = 0
+        for position in range(scheduled.start):
+            expected = follow(expected, sequence.token_ids[position])
+            assert self._slots[self._slot(sequence, position)] == expected
+
+    def _compute(self, scheduled: ScheduledSequence) -> None:
+        sequence, start = scheduled.sequence, scheduled.start
+        value = self._slots[self._slot(sequence, start - 1)] if start else 0
+        for position in range(start, start + scheduled.num_tokens):
+            value = follow(value, sequence.token_ids[position])
+            self._slots[self._slot(sequence, position)] = value
+            self.num_computed += 1
+
+    def _sample(self, sequence: Sequence) -> Sampled:
+        value = self._slots[self._slot(sequence, sequence.num_tokens - 1)]
+        return Sampled(tuple(continuation(value, sequence.index, self._per_step)))
+
+    def _slot(self, sequence: Sequence, position: int) -> int:
+        block, offset = divmod(position, self._block_size)
+        return sequence.block_table[block] * self._block_size + offset
+
+
+def follow(value: int, token_id: int) -> int:
+    """The hash of a history that goes on with this token."""
+    digest = hashlib.blake2b(f"{value} {token_id}".encode(), digest_size=6).digest()
+    return int.from_bytes(digest, "little")
+
+
+def continuation(value: int, index: int, count: int) -> list[int]:
+    """What the model says after a history with this hash; other choices hear other things. Never the id 0."""
+    token_ids = []
+    for _ in range(count):
+        token_ids.append(1 + (value + index) % (VOCAB_SIZE - 1))
+        value = follow(value, token_ids[-1])
+    return token_ids
+
+
+def expected_output(prompt: SequenceOf[int], index: int, count: int) -> list[int]:
+    """What a request must get, whatever happens around it."""
+    value = 0
+    for token_id in prompt:
+        value = follow(value, token_id)
+    return continuation(value, index, count)
