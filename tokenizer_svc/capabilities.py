@@ -1,0 +1,45 @@
+"""The record of what a chat template can express; ``probe`` makes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class NullContent(Enum):
+    """How to hand over the missing content of an assistant turn that only calls tools."""
+
+    ABSENT = "absent"
+    """No ``content`` at all, as transformers does."""
+    NONE = "none"
+    EMPTY = "empty"
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a template can express, and in which form it wants it."""
+
+    system_role: bool
+    late_system: bool
+    """System turns may stand anywhere, more than one of them."""
+    developer_role: bool
+    content_strings: bool
+    content_parts: bool
+    tools: bool
+    bare_tools: bool
+    """A tool needs neither a description nor parameters."""
+    tool_calls: bool
+    text_beside_calls: bool
+    """One turn may hold text and calls."""
+    null_content: NullContent
+    tool_results: bool
+    arguments_as_object: bool
+    strict_alternation: bool
+    writes_bos: bool
+    thinking: bool
+    generation_opening: str
+    """What ``add_generation_prompt`` adds; empty when that changes nothing."""
+    answer_end: str
+    """What follows the text of a final assistant turn."""
+    call_end: str
+    """What follows the arguments of a final tool call; empty without ``tool_calls``."""

@@ -1,0 +1,151 @@
+"""Keeps client text from becoming control tokens (R22).
+
+A template joins its own text with the client's, and afterwards nobody can tell whose ``<|im_end|>`` it is. So before
+rendering, a mark is put into every spelling of a control token in the client's strings, and wherever a string could
+complete one together with its neighbour: at an end that begins a spelling, at a start that ends one, in a string that
+is the middle of one. The mark is a Unicode noncharacter that does not occur in the request; ``encoder`` tells by it
+which spellings are the template's, and takes it out again.
+
+Text of the assistant keeps its think and tool tags: templates look for them to cut the thinking out of old turns.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+from svclib.errors import InvalidRequest
+from tokenizer_svc.formats import THINK_TAGS
+from tokenizer_svc.turns import Turn
+
+_NONCHARACTERS: Final = tuple(map(chr, range(0xFDD0, 0xFDF0)))
+_ASSISTANT_TAG: Final = re.compile(
+    r"</?(seed:)?(think|thinking|reasoning|tool_calls?|tool_response|answer)>|\[/?THINK\]"
+)
+_FIELDS: Final = frozenset(
+    re.findall(
+        r"\S+",
+        """
+        id type function name arguments description parameters strict text
+        title properties required items enum const default format anyOf oneOf allOf additionalProperties
+        minimum maximum minLength maxLength minItems maxItems pattern nullable $ref $defs
+        """,
+    )
+)
+"""Names by which templates look things up in tools and calls; with a mark they would not be found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Two noncharacters that do not occur in a request."""
+
+    broken: str
+    """Stands in client text where a control token would begin to form."""
+    end: str
+    """Stands where the text to be continued ends."""
+
+    def restored(self, rendered: str) -> str:
+        """Rendered text in which a template's JSON escapes of the marks are the marks again."""
+        for mark in (self.broken, self.end):
+            rendered = rendered.replace(_escaped(mark), mark)
+        return rendered
+
+
+def choose_marks(*client_values: Any) -> Marks:
+    """Marks that are in none of these JSON values, neither themselves nor as JSON escapes."""
+    text = json.dumps(client_values, ensure_ascii=False).lower()
+    unused = (mark for mark in _NONCHARACTERS if mark not in text and _escaped(mark) not in text)
+    broken, end = next(unused, ""), next(unused, "")
+    if not end:
+        raise InvalidRequest("the text uses too many different Unicode noncharacters", param="messages")
+    return Marks(broken, end)
+
+
+def _escaped(mark: str) -> str:
+    return f"\\u{ord(mark):04x}"
+
+
+class ClientText:
+    """Breaks control spellings in what the client sent."""
+
+    def __init__(self, controls: Iterable[str], template: str) -> None:
+        spellings = {*controls, *(tag for tags in THINK_TAGS.values() for tag in tags)}
+        self._data = _Spellings(spellings, template)
+        self._assistant = _Spellings({text for text in spellings if not _ASSISTANT_TAG.fullmatch(text)}, template)
+
+    def protect_message(self, turn: Turn, mark: str) -> Turn:
+        """The turn with marks in everything but its role and the names of its fields."""
+        content = self._assistant if turn["role"] == "assistant" else self._data
+        return {
+            name: value if name == "role" else _mapped(content if name == "content" else self._data, value, mark)
+            for name, value in turn.items()
+        }
+
+    def protect(self, value: Any, mark: str) -> Any:
+        """Any JSON value with marks in its strings and in the names of its fields."""
+        return _mapped(self._data, value, mark)
+
+
+def _mapped(spellings: _Spellings, value: Any, mark: str) -> Any:
+    if isinstance(value, str):
+        return spellings.broken(value, mark)
+    if isinstance(value, Mapping):
+        return {
+            name if name in _FIELDS else spellings.broken(name, mark): _mapped(spellings, child, mark)
+            for name, child in value.items()
+        }
+    if isinstance(value, list):
+        return [_mapped(spellings, child, mark) for child in value]
+    return value
+
+
+class _Spellings:
+    """Some spellings of control tokens, prepared for looking them up in many strings."""
+
+    def __init__(self, spellings: Iterable[str], template: str) -> None:
+        # A token of one character cannot be broken; no tokenizer has one that steers.
+        self._all = tuple(text for text in spellings if len(text) > 1)
+        firsts = {text[0] for text in self._all}
+        self._candidates = re.compile("|".join(_candidate(first, self._all) for first in firsts))
+        self._heads = {text[i:] for text in self._all for i in range(1, len(text))}
+        self._tails = {text[:i] for text in self._all for i in range(1, len(text))}
+        self._longest = max(map(len, self._all), default=0)
+        self._joined = "\0".join(self._all)
+        self._template = template
+
+    def broken(self, text: str, mark: str) -> str:
+        """The text with a mark wherever a spelling stands, or could come to stand through a neighbour."""
+        starts = [match.end() for match in self._candidates.finditer(text) if text.startswith(self._all, match.start())]
+        core = text.strip()
+        if core and not self._is_template_word(core):
+            start = text.index(core)
+            if self._begins_spelling(core):
+                starts.append(start + len(core))
+            if self._ends_spelling(core) or core in self._joined:
+                starts.append(start)
+        return _with_marks(text, starts, mark) if starts else text
+
+    def _begins_spelling(self, core: str) -> bool:
+        return any(core[-length:] in self._tails for length in range(1, min(self._longest, len(core) + 1)))
+
+    def _ends_spelling(self, core: str) -> bool:
+        return any(core[:length] in self._heads for length in range(1, min(self._longest, len(core) + 1)))
+
+    def _is_template_word(self, core: str) -> bool:
+        """Whether the template may compare with this word, as with the types of a JSON Schema; marks would hide it."""
+        return core.isalnum() and (f"'{core}'" in self._template or f'"{core}"' in self._template)
+
+
+def _candidate(first: str, spellings: Iterable[str]) -> str:
+    """Pattern of the first character of a spelling when one of the second characters follows it."""
+    seconds = "".join(sorted({re.escape(text[1]) for text in spellings if text[0] == first}))
+    return f"{re.escape(first)}(?=[{seconds}])"
+
+
+def _with_marks(text: str, positions: list[int], mark: str) -> str:
+    cuts = [0, *sorted(positions), len(text)]
+    return mark.join(text[start:end] for start, end in pairwise(cuts))

@@ -1,0 +1,36 @@
+"""Settings of the tokenizer: ``TOKENIZER_*``, or flags of the same names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from protos import simulated
+from svclib.config import ServiceSettings
+
+
+class TokenizerSettings(ServiceSettings):
+    """What the tokenizer is told."""
+
+    model_config = SettingsConfigDict(env_prefix="TOKENIZER_")
+
+    port: int = Field(default=50051, ge=0, le=65535, description="port to listen on; 0 takes a free one")
+    metrics_port: int = Field(default=9101, ge=0, le=65535, description="port of /metrics; 0 takes a free one")
+    model: str = Field(
+        default=simulated.MODEL_NAME,
+        min_length=1,
+        description="Hugging Face id, folder or .gguf file of the model, or 'simulated'",
+    )
+    tokenizer: str = Field(default="", description="where to take tokenizer and chat template from, if not the model")
+    chat_template: Path | None = Field(default=None, description="file with a chat template instead of the model's own")
+    workers: int = Field(default=4, ge=1, le=256, description="threads that render and encode")
+    max_waiting: int = Field(default=256, ge=0, description="calls that may wait for a thread; more are overload")
+    max_prompt_chars: int = Field(default=4_000_000, ge=1, description="most characters of a conversation or a text")
+    render_seconds: float = Field(default=5.0, gt=0, le=600, description="most time that a chat template may run")
+
+    @property
+    def source(self) -> str:
+        """Where the tokenizer is."""
+        return self.tokenizer or self.model

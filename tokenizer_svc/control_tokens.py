@@ -1,0 +1,62 @@
+"""Where the control tokens of a vocabulary stand in a text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tokenizers import AddedToken, Tokenizer
+from tokenizers.models import BPE
+
+
+def control_spellings(tokenizer: Tokenizer, template: str) -> frozenset[str]:
+    """Spellings of the tokens that steer the model: the special ones, and those that the chat template writes.
+
+    Added tokens that are neither are text, such as runs of spaces or HTML tags.
+    """
+    added: dict[int, AddedToken] = tokenizer.get_added_tokens_decoder()
+    return frozenset(
+        token.content
+        for token in added.values()
+        if token.special or (token.content in template and not token.content.isspace())
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A control token in a text: its id and the half-open range of characters that it takes."""
+
+    id: int
+    start: int
+    end: int
+
+
+class ControlTokens:
+    """Finds control tokens by the rules of the tokenizer itself, without encoding the text between them."""
+
+    def __init__(self, tokenizer: Tokenizer, spellings: Iterable[str]) -> None:
+        added: dict[int, AddedToken] = tokenizer.get_added_tokens_decoder()
+        wanted = frozenset(spellings)
+        self.ids = {token.content: token_id for token_id, token in added.items() if token.content in wanted}
+        self._spelling = {token_id: spelling for spelling, token_id in self.ids.items()}
+        self._finder = Tokenizer(BPE())  # Knows no text, so that it yields the added tokens alone.
+        if tokenizer.normalizer is not None:
+            self._finder.normalizer = tokenizer.normalizer
+        self._finder.add_tokens([token for _, token in sorted(added.items())])
+
+    def find(self, text: str) -> Iterator[Control]:
+        """Those in a text, in order. White space that a token takes from its neighbours is in its range."""
+        found = self._finder.encode(text, add_special_tokens=False)
+        for spelling, (start, end) in zip(found.tokens, found.offsets, strict=True):
+            if spelling in self.ids:
+                yield Control(self.ids[spelling], start, end)
+
+    def find_unmarked(self, marked: str, mark: str) -> Iterator[Control]:
+        """Those that are spelled without a mark, placed where they are once the marks are taken out."""
+        removed = position = 0
+        for control in self.find(marked):
+            removed += marked.count(mark, position, control.start)
+            position = control.start
+            # What only normalization makes equal to a spelling is text.
+            if marked[control.start : control.end].strip() == self._spelling[control.id]:
+                yield Control(control.id, control.start - removed, control.end - removed)

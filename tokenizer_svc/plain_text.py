@@ -1,0 +1,88 @@
+"""Encodes text as text, whatever it spells."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tokenizers import AddedToken, Encoding, Tokenizer
+from tokenizers.pre_tokenizers import PreTokenizer
+
+_FIRST: Final = "first"
+_NEVER: Final = "never"
+
+
+class PlainText:
+    """A tokenizer without its control tokens; shares the vocabulary with the one it is made from."""
+
+    def __init__(self, full: Tokenizer, controls: Mapping[str, int], *, at_start: bool) -> None:
+        """``controls`` are spellings and ids. With ``at_start`` a text gets the space before a first word, if any."""
+        self._control_ids = frozenset(controls.values())
+        self._spellings = re.compile(f"({'|'.join(map(re.escape, controls))})") if controls else re.compile("(?!)")
+        self._tokenizer = Tokenizer(full.model)
+        if full.normalizer is not None:
+            self._tokenizer.normalizer = full.normalizer
+        if full.pre_tokenizer is not None:
+            self._tokenizer.pre_tokenizer = full.pre_tokenizer if at_start else _inside(full.pre_tokenizer)
+        if full.post_processor is not None:
+            self._tokenizer.post_processor = full.post_processor
+        self._ids = self._add_tokens(full, controls)
+
+    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+        """Ids of a text, none of them a control token but for those that ``add_special_tokens`` puts around it."""
+        encoding = self._tokenizer.encode(text, add_special_tokens=add_special_tokens)
+        if not self._holds_control(encoding):
+            return self._right_ids(encoding)
+        around = self._tokenizer.encode("", add_special_tokens=add_special_tokens).ids
+        leading = next((i for i, added in enumerate(encoding.special_tokens_mask) if not added), 0)
+        return [*around[:leading], *self._spell_out(text), *around[leading:]]
+
+    def _add_tokens(self, full: Tokenizer, controls: Mapping[str, int]) -> dict[int, int]:
+        """Add the tokens that are no control tokens. Returns the ids that came out different, with the right ones."""
+        added: dict[int, AddedToken] = full.get_added_tokens_decoder()
+        self._tokenizer.add_tokens([token for _, token in sorted(added.items()) if token.content not in controls])
+        pairs = ((self._tokenizer.token_to_id(token.content), token_id) for token_id, token in added.items())
+        return {here: there for here, there in pairs if here is not None and here != there}
+
+    def _right_ids(self, encoding: Encoding) -> list[int]:
+        return [self._ids.get(token_id, token_id) for token_id in encoding.ids]
+
+    def _holds_control(self, encoding: Encoding) -> bool:
+        if self._control_ids.isdisjoint(encoding.ids):
+            return False
+        pairs = zip(encoding.ids, encoding.special_tokens_mask, strict=True)
+        return any(token_id in self._control_ids and not added for token_id, added in pairs)
+
+    def _spell_out(self, text: str) -> list[int]:
+        """For a vocabulary that makes control tokens out of plain text: cut that text into its characters."""
+        pieces = (
+            piece
+            for i, part in enumerate(self._spellings.split(text))
+            for piece in (part if i % 2 else (part,))
+            if piece
+        )
+        encodings = [self._tokenizer.encode(piece, add_special_tokens=False) for piece in pieces]
+        if any(map(self._holds_control, encodings)):  # Normalization spelled it.
+            encodings = [self._tokenizer.encode(character, add_special_tokens=False) for character in text]
+        return [token_id for encoding in encodings for token_id in self._right_ids(encoding)]
+
+
+def _inside(pre_tokenizer: PreTokenizer) -> PreTokenizer:
+    """The pre-tokenizer for text that does not start the whole: without the space before a first word."""
+    state = json.loads(pre_tokenizer.__getstate__())
+    holder = {"model": {"type": "BPE", "vocab": {}, "merges": []}, "pre_tokenizer": _without_first_space(state)}
+    inside: PreTokenizer = Tokenizer.from_str(json.dumps(holder)).pre_tokenizer
+    return inside
+
+
+def _without_first_space(state: Any) -> Any:
+    if isinstance(state, dict):
+        return {
+            name: _NEVER if name == "prepend_scheme" and value == _FIRST else _without_first_space(value)
+            for name, value in state.items()
+        }
+    if isinstance(state, list):
+        return [_without_first_space(item) for item in state]
+    return state

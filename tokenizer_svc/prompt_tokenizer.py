@@ -1,0 +1,135 @@
+"""Everything that is loaded for one model, put together: conversations and texts to ids, and back."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from tokenizers import AddedToken, Tokenizer
+
+from svclib.config import SettingsError
+from svclib.errors import InvalidRequest, Unsupported
+from tokenizer_svc import formats
+from tokenizer_svc.byte_tokens import ByteTokens, NoSuchBytes
+from tokenizer_svc.capabilities import Capabilities
+from tokenizer_svc.chat_template import ChatTemplate
+from tokenizer_svc.control_tokens import control_spellings
+from tokenizer_svc.conversation import Conversation
+from tokenizer_svc.encoder import Encoder
+from tokenizer_svc.limits import Limits
+from tokenizer_svc.loading import LoadedTokenizer
+from tokenizer_svc.reasoning import ReasoningState
+from tokenizer_svc.sandbox import TemplateFault
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizedPrompt:
+    """A conversation as the model reads it. Times are Unix seconds."""
+
+    token_ids: list[int]
+    text: str
+    reasoning_state: ReasoningState
+    template_version: str
+    started_at: float
+    rendered_at: float
+    tokenized_at: float
+
+
+class PromptTokenizer:
+    """Holds no state between calls. May be used from several threads at once."""
+
+    def __init__(self, loaded: LoadedTokenizer, limits: Limits) -> None:
+        """Raises ``SettingsError`` for a chat template that cannot be used."""
+        controls = control_spellings(loaded.tokenizer, "\0".join(loaded.chat_templates.values()))
+        self._templates = _compile(loaded, controls, limits)
+        self._encoder = Encoder(loaded.tokenizer, controls)
+        self._byte_tokens = ByteTokens(loaded.tokenizer, self._encoder)
+        self.vocab_size = self._encoder.vocab_size
+        self.bos_token_id = loaded.bos_token_id
+        inferred = () if loaded.knows_turn_ends else self._turn_ends(loaded.tokenizer)
+        self.eos_token_ids = tuple(dict.fromkeys((*loaded.eos_token_ids, *inferred)))
+
+    @property
+    def template_version(self) -> str:
+        """Hash of the chat template; empty when there is none."""
+        return self._templates["default"].version if self._templates else ""
+
+    @property
+    def capabilities(self) -> Capabilities | None:
+        """What conversations can hold; None without a chat template."""
+        if not self._templates:
+            return None
+        plain, with_tools = self._templates["default"].capabilities, self._with_tools.capabilities
+        return replace(with_tools, system_role=plain.system_role, developer_role=plain.developer_role)
+
+    @property
+    def tool_format(self) -> str:
+        return formats.tool_format(self._with_tools.source) if self._templates else formats.NONE
+
+    @property
+    def reasoning_format(self) -> str:
+        return formats.reasoning_format(self._templates["default"].source) if self._templates else formats.NONE
+
+    def render(self, conversation: Conversation) -> TokenizedPrompt:
+        """The prompt of a conversation. Raises ``InvalidRequest``."""
+        if not self._templates:
+            raise Unsupported("this model has no chat template", param="messages")
+        started_at = time.time()
+        template = self._with_tools if conversation.tools else self._templates["default"]
+        prompt = template.render(conversation)
+        rendered_at = time.time()
+        ids, text = self._encoder.encode_prompt(prompt.text, prompt.mark)
+        return TokenizedPrompt(
+            token_ids=ids,
+            text=text,
+            reasoning_state=prompt.reasoning_state,
+            template_version=template.version,
+            started_at=started_at,
+            rendered_at=rendered_at,
+            tokenized_at=time.time(),
+        )
+
+    def tokenize(self, value: str | bytes, *, add_special_tokens: bool, parse_special_tokens: bool) -> list[int]:
+        """Ids of a text, or of bytes that need not be whole characters. Raises ``InvalidRequest``."""
+        if isinstance(value, str):
+            return self._encoder.encode(
+                value, add_special_tokens=add_special_tokens, parse_special_tokens=parse_special_tokens
+            )
+        if add_special_tokens:
+            raise InvalidRequest("is for texts, not for raw bytes", param="add_special_tokens")
+        try:
+            return self._byte_tokens.encode(value, parse_special_tokens=parse_special_tokens)
+        except NoSuchBytes:
+            raise InvalidRequest("this model's vocabulary has no tokens for these bytes", param="inputs") from None
+
+    def detokenize(self, ids: list[int], *, skip_special_tokens: bool) -> str:
+        """The text of some ids. Raises ``InvalidRequest`` for an id that is no token."""
+        return self._encoder.decode(ids, skip_special_tokens=skip_special_tokens)
+
+    @property
+    def _with_tools(self) -> ChatTemplate:
+        """The template for conversations with tools."""
+        return self._templates.get("tool_use") or self._templates["default"]
+
+    def _turn_ends(self, tokenizer: Tokenizer) -> Iterator[int]:
+        """The special tokens with which the templates end an assistant's turn."""
+        added: dict[int, AddedToken] = tokenizer.get_added_tokens_decoder()
+        special = "|".join(re.escape(token.content) for token in added.values() if token.special) or "(?!)"
+        for template in self._templates.values():
+            answer = re.match(rf"\s*({special})", template.capabilities.answer_end)
+            call = re.search(rf"({special})\s*$", template.capabilities.call_end)
+            for end in (answer, call):
+                if end and (token_id := tokenizer.token_to_id(end[1])) is not None:
+                    yield token_id
+
+
+def _compile(loaded: LoadedTokenizer, controls: frozenset[str], limits: Limits) -> dict[str, ChatTemplate]:
+    sources = {name: source for name, source in loaded.chat_templates.items() if name in ("default", "tool_use")}
+    if loaded.chat_templates and "default" not in sources:
+        raise SettingsError(f"there is no chat template 'default' among {', '.join(sorted(loaded.chat_templates))}")
+    try:
+        return {name: ChatTemplate(text, loaded.special_tokens, controls, limits) for name, text in sources.items()}
+    except TemplateFault as error:
+        raise SettingsError(f"the chat template cannot be used: {error}") from error

@@ -1,0 +1,69 @@
+"""The tokenizer as a service: what it loads, serves and gives back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import grpc
+import structlog
+from prometheus_client import CollectorRegistry
+
+from protos.v1 import tokenizer_pb2, tokenizer_pb2_grpc
+from svclib.server import Health
+from tokenizer_svc.config import TokenizerSettings
+from tokenizer_svc.limits import Limits
+from tokenizer_svc.loading import load
+from tokenizer_svc.metrics import TokenizerMetrics
+from tokenizer_svc.pool import Pool
+from tokenizer_svc.prompt_tokenizer import PromptTokenizer
+from tokenizer_svc.servicer import TokenizerServicer
+
+SERVICE_NAME: Final = tokenizer_pb2.DESCRIPTOR.services_by_name["Tokenizer"].full_name
+_OWN_CHARS: Final = 1_000_000
+_CHARS_PER_SENT: Final = 4
+"""A template may write so many characters of its own, and each of the client's so often, JSON escapes included."""
+
+log = structlog.get_logger(__name__)
+
+
+class TokenizerService:
+    """See ``svclib.server.Service``."""
+
+    name = "tokenizer"
+    service_names = (SERVICE_NAME,)
+
+    def __init__(self, settings: TokenizerSettings) -> None:
+        self.registry = CollectorRegistry()
+        self._settings = settings
+        self._pool = Pool(settings.workers, settings.max_waiting)
+        self._metrics = TokenizerMetrics(self.registry)
+        self._metrics.watch_jobs(lambda: self._pool.num_jobs)
+        self._servicer = TokenizerServicer(self._pool, self._metrics, settings.max_prompt_chars)
+
+    def register(self, server: grpc.aio.Server) -> None:
+        tokenizer_pb2_grpc.add_TokenizerServicer_to_server(self._servicer, server)
+
+    async def start(self, _health: Health) -> None:
+        tokenizer = await asyncio.to_thread(_load, self._settings)
+        self._servicer.use(tokenizer)
+        self._metrics.describe(tokenizer)
+        log.info(
+            "tokenizer loaded",
+            source=self._settings.source,
+            tokens=tokenizer.vocab_size,
+            template_version=tokenizer.template_version,
+            tool_format=tokenizer.tool_format,
+            reasoning_format=tokenizer.reasoning_format,
+        )
+
+    async def drain(self) -> None:
+        await self._pool.drain()
+
+    async def stop(self) -> None:
+        self._pool.close()
+
+
+def _load(settings: TokenizerSettings) -> PromptTokenizer:
+    limits = Limits(settings.render_seconds, _OWN_CHARS + _CHARS_PER_SENT * settings.max_prompt_chars)
+    return PromptTokenizer(load(settings.source, settings.chat_template), limits)

@@ -1,0 +1,178 @@
+"""Protobuf in, protobuf out: the service of tokenizer.proto."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from protos.v1 import common_pb2
+from protos.v1 import tokenizer_pb2 as pb
+from protos.v1 import tokenizer_pb2_grpc as pb_grpc
+from svclib.errors import ContextLengthExceeded, InvalidRequest, Unavailable
+from svclib.server import unary
+from tokenizer_svc.conversation import Conversation, Message, Tool, ToolCall
+from tokenizer_svc.metrics import TokenizerMetrics
+from tokenizer_svc.pool import Pool
+from tokenizer_svc.prompt_tokenizer import PromptTokenizer
+from tokenizer_svc.reasoning import ReasoningState
+
+MAX_INPUTS: Final = 16_384
+"""Most texts in one call of ``Tokenize``."""
+
+_STATES: Final = {
+    ReasoningState.UNDECIDED: common_pb2.REASONING_STATE_UNDECIDED,
+    ReasoningState.OPEN: common_pb2.REASONING_STATE_OPEN,
+    ReasoningState.CLOSED: common_pb2.REASONING_STATE_CLOSED,
+}
+
+ResultT = TypeVar("ResultT")
+
+
+class TokenizerServicer(pb_grpc.TokenizerServicer):
+    """Answers from one loaded tokenizer, which ``use`` sets before the first call."""
+
+    def __init__(self, pool: Pool, metrics: TokenizerMetrics, max_chars: int) -> None:
+        self._pool = pool
+        self._metrics = metrics
+        self._max_chars = max_chars
+        self._loaded: PromptTokenizer | None = None
+
+    def use(self, tokenizer: PromptTokenizer) -> None:
+        """Answer from this tokenizer from now on."""
+        self._loaded = tokenizer
+
+    @unary
+    async def Render(self, request: pb.RenderRequest, _context: Any) -> pb.RenderResponse:
+        with self._metrics.counting_rejections():
+            conversation = _conversation(request)
+            self._check_size(conversation.num_chars, "messages")
+            prompt = await self._pool.run(partial(self._tokenizer.render, conversation))
+        self._metrics.observe(prompt)
+        return pb.RenderResponse(
+            token_ids=prompt.token_ids,
+            text=prompt.text,
+            eos_token_ids=self._tokenizer.eos_token_ids,
+            reasoning_state=_STATES[prompt.reasoning_state],
+            template_version=prompt.template_version,
+            rendered_at=prompt.rendered_at,
+            tokenized_at=prompt.tokenized_at,
+        )
+
+    @unary
+    async def Tokenize(self, request: pb.TokenizeRequest, _context: Any) -> pb.TokenizeResponse:
+        with self._metrics.counting_rejections():
+            if len(request.inputs) > MAX_INPUTS:
+                raise InvalidRequest(f"must have at most {MAX_INPUTS} items", param="inputs")
+            inputs = [_input(item, f"inputs[{index}]") for index, item in enumerate(request.inputs)]
+            self._check_size(sum(map(len, inputs)), "inputs")
+            outputs = await self._pool.run(partial(self._tokenize_all, inputs, request))
+        return pb.TokenizeResponse(outputs=[pb.TokenList(token_ids=ids) for ids in outputs])
+
+    @unary
+    async def Detokenize(self, request: pb.DetokenizeRequest, _context: Any) -> pb.DetokenizeResponse:
+        with self._metrics.counting_rejections():
+            self._check_size(len(request.token_ids), "token_ids")
+            decode = partial(self._tokenizer.detokenize, list(request.token_ids))
+            text = await self._pool.run(partial(decode, skip_special_tokens=request.skip_special_tokens))
+        return pb.DetokenizeResponse(text=text)
+
+    @unary
+    async def GetInfo(self, _request: pb.TokenizerInfoRequest, _context: Any) -> pb.TokenizerInfo:
+        tokenizer = self._tokenizer
+        return pb.TokenizerInfo(
+            vocab_size=tokenizer.vocab_size,
+            bos_token_id=tokenizer.bos_token_id,
+            eos_token_ids=tokenizer.eos_token_ids,
+            template_version=tokenizer.template_version,
+            capabilities=_capabilities(tokenizer),
+            tool_parser=tokenizer.tool_format,
+            reasoning_parser=tokenizer.reasoning_format,
+        )
+
+    @property
+    def _tokenizer(self) -> PromptTokenizer:
+        if self._loaded is None:
+            raise Unavailable("the tokenizer is not loaded yet", retry_after=1.0)
+        return self._loaded
+
+    def _check_size(self, size: int, param: str) -> None:
+        if size > self._max_chars:
+            raise ContextLengthExceeded(f"has a size of {size}; at most {self._max_chars} are read", param=param)
+
+    def _tokenize_all(self, inputs: list[str | bytes], request: pb.TokenizeRequest) -> list[list[int]]:
+        tokenize = partial(
+            self._tokenizer.tokenize,
+            add_special_tokens=request.add_special_tokens,
+            parse_special_tokens=request.parse_special_tokens,
+        )
+        return [tokenize(value) for value in inputs]
+
+
+def _conversation(request: pb.RenderRequest) -> Conversation:
+    return Conversation(
+        messages=tuple(_message(message, f"messages[{i}]") for i, message in enumerate(request.messages)),
+        tools=tuple(map(_tool, request.tools)),
+        add_generation_prompt=_optional(request, "add_generation_prompt", bool),
+        continue_final_message=request.continue_final_message,
+        template_kwargs=request.chat_template_kwargs_json,
+    )
+
+
+def _message(message: pb.ChatMessage, param: str) -> Message:
+    return Message(
+        role=message.role,
+        content=_content(message, param),
+        name=_optional(message, "name", str),
+        tool_calls=tuple(ToolCall(call.id, call.name, call.arguments) for call in message.tool_calls),
+        tool_call_id=_optional(message, "tool_call_id", str),
+        reasoning_content=_optional(message, "reasoning_content", str),
+    )
+
+
+def _content(message: pb.ChatMessage, param: str) -> str | tuple[str, ...] | None:
+    match message.WhichOneof("content"):
+        case "text":
+            return message.text
+        case "parts":
+            return tuple(_part(part, f"{param}.content[{i}]") for i, part in enumerate(message.parts.parts))
+        case None:
+            return None
+
+
+def _part(part: pb.ContentPart, param: str) -> str:
+    if part.WhichOneof("part") != "text":
+        raise InvalidRequest("must have text", param=f"{param}.text")
+    return part.text
+
+
+def _tool(tool: common_pb2.ToolDefinition) -> Tool:
+    return Tool(
+        name=tool.name,
+        description=_optional(tool, "description", str),
+        parameters=_optional(tool, "parameters_json", str),
+        strict=_optional(tool, "strict", bool),
+    )
+
+
+def _optional(message: Any, field: str, kind: Callable[[Any], ResultT]) -> ResultT | None:
+    """An optional field of a protobuf message; None when it is absent."""
+    return kind(getattr(message, field)) if message.HasField(field) else None
+
+
+def _input(item: pb.TokenizeInput, param: str) -> str | bytes:
+    match item.WhichOneof("input"):
+        case "text":
+            return item.text
+        case "raw":
+            return item.raw
+        case None:
+            raise InvalidRequest("must be a text or raw bytes", param=param)
+
+
+def _capabilities(tokenizer: PromptTokenizer) -> pb.TemplateCapabilities | None:
+    """Those of our record that the contract has; None without a chat template."""
+    if tokenizer.capabilities is None:
+        return None
+    names = pb.TemplateCapabilities.DESCRIPTOR.fields_by_name
+    return pb.TemplateCapabilities(**{name: getattr(tokenizer.capabilities, name) for name in names})
