@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from codecs import utf_8_decode
 from collections.abc import Collection, Sequence
+from typing import Final
 
 from detokenizer_svc.deltas import Content, Item, Marker
 from detokenizer_svc.positions import TokenPositions
 from detokenizer_svc.vocabulary import UnknownToken, Vocabulary
 
-_REPLACEMENT = "\ufffd"
+_REPLACEMENT: Final = "\ufffd"
+_SURROGATE_BEGIN: Final = b"\xed\xa0"
+_SURROGATE_END: Final = b"\xee"
 
 
 class Utf8Decoder:
@@ -23,7 +26,7 @@ class Utf8Decoder:
     """
 
     def __init__(self, before: bytes = b"") -> None:
-        self.pending = before[utf_8_decode(before, "replace", False)[1] :]
+        self.pending = _decode(before)[1]
         self._inherited = bool(self.pending)
 
     def decode(self, data: bytes) -> str:
@@ -32,8 +35,7 @@ class Utf8Decoder:
             self._settle(data[:1])
         if self.pending:
             data = self.pending + data
-        text, used = utf_8_decode(data, "replace", False)
-        self.pending = data[used:]
+        text, self.pending = _decode(data)
         return text
 
     def finish(self) -> str:
@@ -44,7 +46,7 @@ class Utf8Decoder:
 
     def _settle(self, first: bytes) -> None:
         self._inherited = False
-        if utf_8_decode(self.pending + first, "replace", False)[0].startswith(_REPLACEMENT):
+        if _decode(self.pending + first)[0].startswith(_REPLACEMENT):
             self.pending = b""
 
 
@@ -104,6 +106,16 @@ class TokenDecoder:
         text = self._utf8.decode(data)
         positions.add(len(text), unfinished=bool(self._utf8.pending))
         return text
+
+
+def _decode(data: bytes) -> tuple[str, bytes]:
+    """The whole characters, and the bytes of one that is begun."""
+    text, used = utf_8_decode(data, "replace", False)
+    begun = data[used:]
+    if begun and _SURROGATE_BEGIN <= begun < _SURROGATE_END:
+        # Python takes this for the begin of a character, although all that begin so are surrogates.
+        return text + begun.decode("utf-8", "replace"), b""
+    return text, begun
 
 
 def _as_items(text: str) -> list[Item]:

@@ -8,15 +8,17 @@ from typing import Final, NamedTuple
 
 WHITE_SPACE: Final = " \t\r\n"
 
+_SPACE: Final = re.compile(f"[{WHITE_SPACE}]*")
+
 
 class Found(NamedTuple):
     """One step of a search: the ``text`` that stands before any tag, then the first ``tag`` with the white ``space``
-    before it, and the ``rest`` that has not been searched. Without a tag the rest is empty."""
+    before it. ``end`` is where the search stopped: behind the tag, or without one at the end of what was given."""
 
     text: str
-    space: str = ""
-    tag: str | None = None
-    rest: str = ""
+    space: str
+    tag: str | None
+    end: int
 
 
 @lru_cache(maxsize=256)
@@ -37,22 +39,20 @@ class TagSearch:
         self._begun = ""
         self._skipping = False
 
-    def feed(self, text: str) -> Found:
-        """Search on."""
-        text = self._begun + text
+    def feed(self, text: str, start: int = 0) -> Found:
+        """Search on, from ``start`` of a new piece of text."""
+        end, begun = len(text), self._begun
+        if begun:
+            text, start, self._begun = begun + text[start:], 0, ""
         if self._skipping:
-            text = text.lstrip(WHITE_SPACE)
-            self._skipping = not text
-        if self._first.isdisjoint(text):
-            self._begun = ""
-            return Found(self._without_space(text))
-        if match := self._pattern.search(text):
-            self._begun = ""
-            before = self._without_space(text[: match.start()])
-            return Found(before, self._take_space(), match.group(), text[match.end() :])
-        begun = self._begun_tag(text)
-        self._begun = text[len(text) - begun :]
-        return Found(self._without_space(text[: len(text) - begun]))
+            start = _behind_space(text, start)
+            self._skipping = start == len(text)
+        if match := self._pattern.search(text, start):
+            before = self._without_space(text[start : match.start()])
+            return Found(before, self._take_space(), match.group(), end - len(text) + match.end())
+        rest = text[start:]
+        self._begun = self._begun_tag(rest)
+        return Found(self._without_space(rest.removesuffix(self._begun)), "", None, end)
 
     def skip_space(self) -> None:
         """White space that comes next is dropped: a tag stands before it."""
@@ -68,12 +68,14 @@ class TagSearch:
         begun, self._begun = self._begun, ""
         return self._take_space() + begun
 
-    def _begun_tag(self, text: str) -> int:
-        """Length of the longest end of the text that is a true prefix of a tag."""
-        for length in range(min(self._longest_prefix, len(text)), 0, -1):
-            if text[-length:] in self._prefixes:
-                return length
-        return 0
+    def _begun_tag(self, text: str) -> str:
+        """The longest end of the text that is a true prefix of a tag."""
+        end = text[-self._longest_prefix :]
+        if not self._first.isdisjoint(end):
+            for start in range(len(end)):
+                if end[start:] in self._prefixes:
+                    return end[start:]
+        return ""
 
     def _without_space(self, text: str) -> str:
         """The text up to its last white space, which is held; what was held before comes first."""
@@ -87,3 +89,8 @@ class TagSearch:
         space = "".join(self._space)
         self._space.clear()
         return space
+
+
+def _behind_space(text: str, start: int) -> int:
+    match = _SPACE.match(text, start)
+    return match.end() if match else start

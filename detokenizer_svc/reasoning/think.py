@@ -100,12 +100,12 @@ class Think(Stage):
         found = self._search.feed(text)
         out += _piece(Reasoning, found.text)
         if found.tag:
-            self._spans[-1].end = self._num_read - len(found.rest) - len(CLOSING)
+            self._spans[-1].end = self._num_read - len(text) + found.end - len(CLOSING)
             self._inside = False
             self._space.clear()
             self._state = self._behind_closing
             out.append(ThinkingEnd())
-        return found.rest
+        return text[found.end :]
 
     def _behind_closing(self, text: str, out: list[Item]) -> str:
         if solid := text.lstrip(WHITE_SPACE):

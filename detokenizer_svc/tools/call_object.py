@@ -41,12 +41,12 @@ class CallObject:
             return False
         return self.reading is Reading.WHOLE or (_ARGUMENTS in self._seen and self._expect == self._behind_member)
 
-    def feed(self, text: str) -> int:
-        """Read on; returns how much was read: all, or up to the end of the object or the character that breaks it."""
-        at = 0
-        while at < len(text) and self.reading is Reading.GOING_ON:
-            at = self._expect(text, at)
-        return at
+    def feed(self, text: str, start: int = 0) -> int:
+        """Read on from ``start``; returns where reading stopped: at the end of the text, behind the object, or at the
+        character that breaks it."""
+        while start < len(text) and self.reading is Reading.GOING_ON:
+            start = self._expect(text, start)
+        return start
 
     def take_arguments(self) -> str:
         """The part of the arguments' text that has not been taken yet."""

@@ -33,7 +33,7 @@ class CallWriter:
         return call.usable and self._counts(call)
 
     def progress(self, call: CallObject) -> Iterable[ToolCallPiece]:
-        """What is given of a call that is still being read."""
+        """What is given of a call that may not be whole. To be asked after each piece of text, also the last."""
         limit = self._context.stream_arguments_after
         long_enough = limit is not None and call.num_argument_characters > limit
         if self.given or (long_enough and call.name is not None and self._counts(call)):

@@ -39,8 +39,9 @@ class Hermes(TextStage):
     @override
     def read(self, text: str) -> Iterable[Item]:
         out: list[Item] = []
-        while text:
-            text = self._read_content(text, out) if self._call is None else self._read_call(self._call, text, out)
+        at = 0
+        while at < len(text):
+            at = self._read_content(text, at, out) if self._call is None else self._read_call(self._call, text, at, out)
         return out
 
     @override
@@ -51,8 +52,8 @@ class Hermes(TextStage):
         out += _content(self._search.finish())
         return out
 
-    def _read_content(self, text: str, out: list[Item]) -> str:
-        found = self._search.feed(text)
+    def _read_content(self, text: str, at: int, out: list[Item]) -> int:
+        found = self._search.feed(text, at)
         out += _content(found.text)
         if found.tag == OPENING:
             self._call = CallObject()
@@ -63,17 +64,16 @@ class Hermes(TextStage):
             self._search.skip_space()
         elif found.tag == CLOSING:
             out += _content(self._search.plain(found.space + CLOSING))
-        return found.rest
+        return found.end
 
-    def _read_call(self, call: CallObject, text: str, out: list[Item]) -> str:
-        num_read = call.feed(text)
-        if call.reading is Reading.GOING_ON:
-            out += self._writer.progress(call)
+    def _read_call(self, call: CallObject, text: str, at: int, out: list[Item]) -> int:
+        end = call.feed(text, at)
+        out += self._writer.progress(call)
         if not self._writer.given:
-            self._raw.append(text[:num_read])
+            self._raw.append(text[at:end])
         if call.reading is not Reading.GOING_ON:
             self._end_call(call, out)
-        return text[num_read:]
+        return end
 
     def _end_call(self, call: CallObject, out: list[Item]) -> None:
         """Give the call, or what stands in its place, if the scan is over or no more text comes."""
@@ -82,7 +82,7 @@ class Hermes(TextStage):
             out += self._writer.whole(call)
         else:
             self.num_failures += 1
-            out += self._writer.progress(call) if self._writer.given else self._back_to_content()
+            out += () if self._writer.given else self._back_to_content()
         if self._writer.given:
             self._closing_due = True
             self._search.skip_space()
