@@ -22,7 +22,11 @@ chat: $(FOR_SERVING) ## talk to what `make serve` started: PORT=8000; ARGS= more
 	@exec $(BIN)/pellucid chat --url http://127.0.0.1:$(or $(PORT),8000) $(ARGS)
 
 test: $(FOR_DEVELOPING) ## run the whole test suite: ARGS= options for pytest
-	$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python tests/fetch_tokenizers.py
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest $(ARGS)
+
+bench: $(FOR_DEVELOPING) ## play 1,000 streams through a simulated model: ARGS= options, `--help` lists them
+	@$(BIN)/python -m bench.streams $(ARGS)
 
 test-compose: $(FOR_DEVELOPING) ## build the images, bring the stack up with Docker Compose, ask one question
 	$(BIN)/python tests/compose/ask_the_stack.py
