@@ -1,0 +1,63 @@
+"""What a model asks of attention, whoever computes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionConfig:
+    """Shape of a model's attention. With ``window``, a token sees itself and the ``window - 1`` tokens before it."""
+
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    dtype: torch.dtype
+    window: int | None = None
+
+    @property
+    def kv_bytes_per_token(self) -> int:
+        """Size of the keys and values of one token in all layers."""
+        return 2 * self.num_layers * self.num_kv_heads * self.head_dim * self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class PagedBatch:
+    """Where the tokens of one step belong: several sequences, one after the other, in one flat batch.
+
+    The queries of sequence i are tokens ``query_starts[i]`` to ``query_starts[i + 1]``, and are the last of the
+    ``context_lens[i]`` tokens of the sequence. Token t of a sequence is kept in slot ``t % block_size`` of block
+    ``block_tables[i, t // block_size]``; block tables are filled up with zeros on the right.
+    """
+
+    slot_mapping: Tensor
+    """Flat slot of each new token, ``block * block_size + slot``, int64 [tokens]"""
+    query_starts: Tensor
+    """int32 [sequences + 1]"""
+    context_lens: Tensor
+    """int32 [sequences]"""
+    block_tables: Tensor
+    """int32 [sequences, most blocks]"""
+
+
+class AttentionStep(Protocol):
+    """Attention within one step."""
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """Keep the new keys and values in the cache, then attend causally to all tokens of each sequence.
+
+        ``query`` [tokens, heads, head_dim], ``key`` and ``value`` [tokens, kv_heads, head_dim]
+        -> [tokens, heads, head_dim]
+        """
+
+
+class AttentionBackend(Protocol):
+    """Owns the paged cache and computes attention over it."""
+
+    def begin(self, batch: PagedBatch) -> AttentionStep:
+        """Prepare what all layers of a step share."""

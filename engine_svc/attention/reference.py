@@ -1,0 +1,93 @@
+"""Attention in plain torch: the truth that other backends are compared with.
+
+Sequences are attended one by one over exactly their own keys. So a result depends on nothing else in the batch, nothing
+is computed for padding, and what a finished sequence left in a block, NaN included, can never be seen by the next one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from engine_svc.attention.interface import AttentionConfig, PagedBatch
+
+
+class ReferenceAttention:
+    """The reference backend (see ``engine_svc.attention.interface.AttentionBackend``)."""
+
+    def __init__(self, config: AttentionConfig, *, num_blocks: int, block_size: int) -> None:
+        self.config = config
+        self.block_size = block_size
+        shape = (num_blocks * block_size, 2, config.num_kv_heads, config.head_dim)
+        self.cache = [torch.empty(shape, dtype=config.dtype) for _ in range(config.num_layers)]
+        """For each layer, keys and values side by side so that one gather fetches both."""
+
+    def begin(self, batch: PagedBatch) -> ReferenceStep:
+        starts, lens = batch.query_starts.tolist(), batch.context_lens.tolist()
+        spans = [
+            self._span(start, end, context_len, table)
+            for start, end, context_len, table in zip(starts, starts[1:], lens, batch.block_tables, strict=False)
+        ]
+        return ReferenceStep(self, batch.slot_mapping, spans)
+
+    def _span(self, start: int, end: int, context_len: int, table: Tensor) -> _Span:
+        blocks = table[: -(-context_len // self.block_size)]
+        return _Span(start, end, context_len, blocks, self._bias(end - start, context_len))
+
+    def _bias(self, num_queries: int, context_len: int) -> Tensor | None:
+        """-inf for the keys that a query must not see [queries * group, keys]; None when it sees all of them."""
+        window = self.config.window
+        if num_queries == 1 and (window is None or context_len <= window):
+            return None
+        query = torch.arange(context_len - num_queries, context_len)[:, None]
+        key = torch.arange(context_len)
+        hidden = key > query if window is None else (key > query) | (key <= query - window)
+        bias = torch.zeros(hidden.shape, dtype=self.config.dtype).masked_fill_(hidden, float("-inf"))
+        return bias.repeat_interleave(self.config.num_heads // self.config.num_kv_heads, dim=0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """One sequence's share of a step."""
+
+    start: int
+    end: int
+    context_len: int
+    blocks: Tensor
+    bias: Tensor | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceStep:
+    """See ``engine_svc.attention.interface.AttentionStep``."""
+
+    backend: ReferenceAttention
+    slot_mapping: Tensor
+    spans: list[_Span]
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        cache = self.backend.cache[layer]
+        cache.index_copy_(0, self.slot_mapping, torch.stack((key, value), dim=1))
+        out = torch.empty_like(query)
+        for span in self.spans:
+            out[span.start : span.end] = self._attend_one(cache, query[span.start : span.end], span)
+        return out
+
+    def _attend_one(self, cache: Tensor, query: Tensor, span: _Span) -> Tensor:
+        """[queries, heads, head_dim] -> [queries, heads, head_dim]
+
+        The heads that share a key head are taken as further queries of it.
+        """
+        num_queries, num_heads, head_dim = query.shape
+        pages = cache.view(-1, self.backend.block_size, *cache.shape[1:]).index_select(0, span.blocks)
+        keys, values = pages.flatten(0, 1)[: span.context_len].permute(1, 2, 0, 3)  # each [kv_heads, keys, head_dim]
+        grouped = query.view(num_queries, len(keys), -1, head_dim).transpose(
+            0, 1
+        )  # [kv_heads, queries, group, head_dim]
+        out = F.scaled_dot_product_attention(
+            grouped.reshape(1, len(keys), -1, head_dim), keys[None], values[None], attn_mask=span.bias
+        )
+        return out.view(len(keys), num_queries, -1, head_dim).transpose(0, 1).reshape(num_queries, num_heads, head_dim)

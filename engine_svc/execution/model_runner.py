@@ -1,0 +1,125 @@
+"""Runs a model on this machine's CPU: loads it, owns its cache, computes steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as SequenceOf
+from typing import Final
+
+import torch
+
+from engine_svc.attention.interface import AttentionBackend, AttentionConfig
+from engine_svc.attention.reference import ReferenceAttention
+from engine_svc.execution.runner import Runner, RunnerInfo, ScheduledSequence
+from engine_svc.execution.sampler import Sampler
+from engine_svc.execution.step import prepare
+from engine_svc.models.config import RawConfig
+from engine_svc.models.decoder import Decoder
+from engine_svc.models.registry import find_family
+from engine_svc.request import Sampled
+from engine_svc.scheduling.sequence import Sequence
+from engine_svc.weights.checkpoint import open_checkpoint
+from engine_svc.weights.errors import ModelLoadError
+from engine_svc.weights.loading import load_weights
+from engine_svc.weights.source import locate
+
+_DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+class ModelRunner:
+    """See ``engine_svc.execution.runner.Runner``."""
+
+    def __init__(
+        self,
+        model: Decoder,
+        attention: AttentionBackend,
+        info: RunnerInfo,
+        *,
+        block_size: int,
+        max_num_batched_tokens: int,
+    ) -> None:
+        self._model = model
+        self._attention = attention
+        self._info = info
+        self._block_size = block_size
+        self._max_num_batched_tokens = max_num_batched_tokens
+        self._sampler = Sampler(info.vocab_size)
+
+    @property
+    def info(self) -> RunnerInfo:
+        return self._info
+
+    @torch.inference_mode()
+    def execute(self, batch: SequenceOf[ScheduledSequence]) -> list[Sampled | Exception]:
+        num_tokens = sum(entry.num_tokens for entry in batch)
+        assert num_tokens <= self._max_num_batched_tokens, f"{num_tokens} tokens in one step"
+        if not batch:
+            return []
+        step = prepare(batch, self._block_size)
+        attention = self._attention.begin(step.paged)
+        logits = self._model(step.input_ids, step.positions, attention, step.sample_rows)
+        return self._sampler.sample(logits, [entry.sequence for entry in batch if entry.samples])
+
+    def forget(self, sequence: Sequence) -> None:
+        self._sampler.forget(sequence)
+
+
+def load_model_runner(
+    *,
+    model: str,
+    dtype: str,
+    max_model_len: int | None,
+    block_size: int,
+    kv_cache_bytes: int,
+    num_blocks: int | None,
+    num_threads: int | None,
+    max_num_batched_tokens: int,
+) -> Runner:
+    """Load a model from a folder, a .gguf file or a Hugging Face id.
+
+    ``dtype`` is ``float32``, ``bfloat16``, or ``auto`` for the one that this CPU computes fastest. ``max_model_len`` of
+    None takes the model's own limit. The cache has ``num_blocks`` blocks, or as many as fit ``kv_cache_bytes``.
+    ``num_threads`` of None leaves torch's choice. Raises ``ModelLoadError`` if the model or these numbers will not do.
+    """
+    if num_threads is not None:
+        torch.set_num_threads(num_threads)
+    checkpoint = open_checkpoint(locate(model))
+    family = find_family(checkpoint.config)
+    config = family.read_config(RawConfig(checkpoint.config))
+    decoder = Decoder(config, resolve_dtype(dtype))
+    load_weights(decoder, checkpoint.tensors(), ignored=decoder.unused_weights)
+    blocks = num_blocks or _blocks_that_fit(decoder.attention_config, block_size, kv_cache_bytes)
+    info = RunnerInfo(
+        model_path=model,
+        model_type=family.model_type,
+        dtype=str(decoder.dtype).removeprefix("torch."),
+        vocab_size=config.vocab_size,
+        max_model_len=_model_len(max_model_len, config.max_position_embeddings),
+        num_blocks=blocks,
+        eos_token_ids=checkpoint.eos_token_ids,
+    )
+    attention = ReferenceAttention(decoder.attention_config, num_blocks=blocks, block_size=block_size)
+    return ModelRunner(decoder, attention, info, block_size=block_size, max_num_batched_tokens=max_num_batched_tokens)
+
+
+def resolve_dtype(name: str) -> torch.dtype:
+    """``auto`` is bfloat16 where the CPU multiplies it in hardware, else float32."""
+    if name == "auto":
+        abilities = torch.cpu.get_capabilities()
+        fast = abilities.get("avx512_bf16") or abilities.get("amx_bf16")
+        return torch.bfloat16 if fast else torch.float32
+    if name not in _DTYPES:
+        raise ModelLoadError(f"dtype {name} is not supported; supported are auto, {', '.join(_DTYPES)}")
+    return _DTYPES[name]
+
+
+def _model_len(wanted: int | None, limit: int) -> int:
+    if wanted is not None and not 1 <= wanted <= limit:
+        raise ModelLoadError(f"max_model_len {wanted} is not between 1 and the model's own limit of {limit}")
+    return limit if wanted is None else wanted
+
+
+def _blocks_that_fit(config: AttentionConfig, block_size: int, num_bytes: int) -> int:
+    block_bytes = block_size * config.kv_bytes_per_token
+    if num_bytes < block_bytes:
+        raise ModelLoadError(f"a cache of {num_bytes} bytes does not hold one block of {block_bytes} bytes")
+    return num_bytes // block_bytes

@@ -1,0 +1,80 @@
+"""Chooses the next token of each sequence, in one pass over the batch, in float32.
+
+The order is: log probabilities from the raw logits; forbidden endings, biases and penalties; then the best token, or
+temperature, min-p, top-k, top-p and the draw. Each row is a function of its own logits and its own sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as SequenceOf
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from engine_svc.execution.sampling.adjust import adjust
+from engine_svc.execution.sampling.draw import draw
+from engine_svc.execution.sampling.logprobs import token_logprobs
+from engine_svc.execution.sampling.state import SamplingState
+from engine_svc.request import Sampled, TokenLogprobs
+from engine_svc.scheduling.sequence import Sequence
+
+
+class Sampler:
+    """Keeps a little state for each sequence, until ``forget``."""
+
+    def __init__(self, vocab_size: int) -> None:
+        self._vocab_size = vocab_size
+        self._states: dict[int, SamplingState] = {}
+
+    def sample(self, logits: Tensor, sequences: SequenceOf[Sequence]) -> list[Sampled | Exception]:
+        """One token for each row of ``logits`` [rows, vocab]; a row with NaN or +inf gets an exception."""
+        logits = logits.float()
+        states = [self._state(sequence) for sequence in sequences]
+        token_ids = logits.numpy().argmax(axis=-1)  # the first of equals; NaN if there is one
+        finite = np.take_along_axis(logits.numpy(), token_ids[:, None], axis=-1)[:, 0] < np.inf
+        rows = [row for row, state in enumerate(states) if finite[row] and not state.takes_likeliest]
+        if rows:
+            token_ids[rows] = _choose(logits[rows].numpy(), [states[row] for row in rows])
+        chosen = token_ids.tolist()
+        logprobs = _logprobs(logits, chosen, states, finite)
+        return [
+            Sampled((token,), logprobs.get(row, ())) if finite[row] else FloatingPointError("logits are not finite")
+            for row, token in enumerate(chosen)
+        ]
+
+    def forget(self, sequence: Sequence) -> None:
+        self._states.pop(sequence.seq_id, None)
+
+    def _state(self, sequence: Sequence) -> SamplingState:
+        state = self._states.get(sequence.seq_id)
+        if state is None:
+            state = self._states[sequence.seq_id] = SamplingState(sequence, self._vocab_size)
+        return state
+
+
+def _choose(logits: npt.NDArray[np.float32], states: list[SamplingState]) -> npt.NDArray[np.int64]:
+    """``logits`` [rows, vocab] are overwritten."""
+    adjust(logits, states)
+    token_ids: npt.NDArray[np.int64] = logits.argmax(axis=-1)
+    random = [row for row, state in enumerate(states) if not state.params.greedy]
+    if random:
+        token_ids[random] = draw(logits[random], [states[row] for row in random])
+    return token_ids
+
+
+def _logprobs(
+    logits: Tensor, token_ids: list[int], states: list[SamplingState], finite: npt.NDArray[np.bool_]
+) -> dict[int, tuple[TokenLogprobs]]:
+    """By row, for the rows that want any."""
+    asked = {
+        row: state.params.logprobs
+        for row, state in enumerate(states)
+        if state.params.logprobs is not None and finite[row]
+    }
+    if not asked:
+        return {}
+    rows = list(asked)
+    found = token_logprobs(logits[torch.tensor(rows)], [token_ids[row] for row in rows], list(asked.values()))
+    return {row: (logprobs,) for row, logprobs in zip(rows, found, strict=True)}

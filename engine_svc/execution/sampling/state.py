@@ -1,0 +1,48 @@
+"""What the sampler keeps of a sequence between steps. All of it follows from the sequence and could be made anew."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from engine_svc.request import SamplingParams
+from engine_svc.scheduling.sequence import Sequence
+
+
+class SamplingState:
+    """One sequence's sampling parameters as arrays, and how often it has which token."""
+
+    def __init__(self, sequence: Sequence, vocab_size: int) -> None:
+        self.sequence = sequence
+        self.params: SamplingParams = sequence.request.sampling_params
+        ending = [token for token in sequence.end_token_ids if token < vocab_size]
+        self.ending_ids = np.array(ending, np.int64)
+        bias = {token: value for token, value in self.params.logit_bias if token < vocab_size}
+        self.bias_ids = np.fromiter(bias, np.int64, len(bias))
+        self.bias_values = np.fromiter(bias.values(), np.float32, len(bias))
+        self._counts: dict[int, int] = dict.fromkeys(sequence.request.prompt_token_ids, 0)
+        self._num_counted = sequence.num_prompt_tokens
+
+    @property
+    def penalized(self) -> bool:
+        params = self.params
+        return params.repetition_penalty != 1.0 or params.presence_penalty != 0.0 or params.frequency_penalty != 0.0
+
+    @property
+    def must_go_on(self) -> bool:
+        """Whether nothing may end the sequence yet."""
+        return self.sequence.num_output_tokens < self.params.min_tokens
+
+    @property
+    def takes_likeliest(self) -> bool:
+        """Whether the next token is the best of the raw logits, whatever they are."""
+        return self.params.greedy and not (self.penalized or self.must_go_on or len(self.bias_ids))
+
+    def occurrences(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+        """Each token of prompt and output, and how often it is in the output."""
+        counts, token_ids = self._counts, self.sequence.token_ids
+        for token in token_ids[self._num_counted :]:
+            counts[token] = counts.get(token, 0) + 1
+        self._num_counted = len(token_ids)
+        return np.fromiter(counts, np.int64, len(counts)), np.fromiter(counts.values(), np.float32, len(counts))
+

@@ -1,0 +1,58 @@
+"""Matrix products with weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Linear(nn.Module):
+    """``x W^T + b`` for one or several projections of the same input, kept as one matrix.
+
+    ``parts`` names the projections as a checkpoint does, beside this layer, with the number of outputs of each; the
+    output holds them side by side in that order.
+    """
+
+    def __init__(self, in_features: int, parts: Mapping[str, int], *, bias: bool, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.parts = dict(parts)
+        out_features = sum(parts.values())
+        self.weight = nn.Parameter(torch.empty(out_features, in_features, dtype=dtype), requires_grad=False)
+        self.bias = nn.Parameter(torch.empty(out_features, dtype=dtype), requires_grad=False) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[tokens, in_features] -> [tokens, sum of the parts]"""
+        return F.linear(x, self.weight, self.bias)
+
+    def stored_weights(self, path: str) -> Iterator[tuple[str, Tensor]]:
+        parent = path.rpartition(".")[0]
+        yield from self._split(self.weight, parent, "weight")
+        if self.bias is not None:
+            yield from self._split(self.bias, parent, "bias")
+
+    def _split(self, parameter: Tensor, parent: str, kind: str) -> Iterator[tuple[str, Tensor]]:
+        views = torch.split(parameter.data, list(self.parts.values()))
+        prefix = f"{parent}." if parent else ""
+        yield from zip((f"{prefix}{name}.{kind}" for name in self.parts), views, strict=True)
+
+
+class Embedding(nn.Module):
+    """A vector for each token. Also the output matrix of a model whose embeddings are tied."""
+
+    def __init__(self, num_embeddings: int, dim: int, *, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(num_embeddings, dim, dtype=dtype), requires_grad=False)
+
+    def forward(self, token_ids: Tensor) -> Tensor:
+        """[tokens] -> [tokens, dim]"""
+        return F.embedding(token_ids, self.weight)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[rows, dim] -> [rows, num_embeddings]"""
+        return F.linear(hidden, self.weight)
+
+    def stored_weights(self, path: str) -> Iterator[tuple[str, Tensor]]:
+        yield f"{path}.weight", self.weight.data

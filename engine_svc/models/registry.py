@@ -1,0 +1,36 @@
+"""Which model families there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from engine_svc.models import llama, mistral
+from engine_svc.models.config import DecoderConfig, RawConfig
+from engine_svc.weights.errors import ModelLoadError
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """What differs between families; ``model_type`` is transformers' name for it."""
+
+    model_type: str
+    read_config: Callable[[RawConfig], DecoderConfig]
+
+
+FAMILIES: Final = {
+    "LlamaForCausalLM": Family("llama", llama.read_config),
+    "MistralForCausalLM": Family("mistral", mistral.read_config),
+}
+"""By the name in ``architectures`` of config.json."""
+
+
+def find_family(config: Mapping[str, Any]) -> Family:
+    """Raises ``ModelLoadError`` naming the supported architectures if this is none of them."""
+    architectures = config.get("architectures") or []
+    for architecture in architectures:
+        if architecture in FAMILIES:
+            return FAMILIES[architecture]
+    named = ", ".join(map(str, architectures)) or "none given"
+    raise ModelLoadError(f"architecture {named} is not supported; supported are {', '.join(FAMILIES)}")

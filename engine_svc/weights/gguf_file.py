@@ -1,0 +1,126 @@
+"""A GGUF file, with its names, its configuration and the order of its rows translated to Hugging Face's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from gguf.quants import dequantize
+from torch import Tensor
+
+from engine_svc.weights.errors import ModelLoadError
+from engine_svc.weights.gguf_config import ROPE_FACTORS, RopeFactors, read_config
+from engine_svc.weights.gguf_header import TensorInfo, read_header
+
+_CHUNK_ELEMENTS: Final = 1 << 20
+"""Elements converted at a time: what fits a cache, and bounds the memory that loading takes on top of the model."""
+
+_NAMES: Final = {
+    "token_embd": "model.embed_tokens",
+    "output_norm": "model.norm",
+    "output": "lm_head",
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+_LAYER: Final = re.compile(r"blk\.(\d+)\.(.+)")
+
+_Rows = npt.NDArray[np.uint8]
+
+
+class GgufFile:
+    """A checkpoint in one file (see ``engine_svc.weights.checkpoint.Checkpoint``)."""
+
+    def __init__(self, path: Path) -> None:
+        header = read_header(path)
+        self._data = np.memmap(path, mode="r")
+        self._infos = {info.name: info for info in header.tensors}
+        self.config = read_config(path, header, self._rope_factors)
+        self.eos_token_ids = _eos_token_ids(header.metadata)
+
+    def tensors(self) -> Iterator[_Tensor]:
+        heads, kv_heads = self.config["num_attention_heads"], self.config["num_key_value_heads"]
+        for info in self._infos.values():
+            name = hugging_face_name(info.name)
+            order = None
+            if ".q_proj." in name:
+                order = _row_order(info.shape[0], heads)
+            elif ".k_proj." in name:
+                order = _row_order(info.shape[0], kv_heads)
+            if info.name != ROPE_FACTORS:
+                yield _Tensor(name, info, self._rows(info), order)
+
+    def _rows(self, info: TensorInfo) -> _Rows:
+        """The tensor's bytes [rows, bytes of a row]; a vector has one element in each row."""
+        if len(info.shape) == 1:
+            return self._data[info.offset : info.offset + info.row_bytes].reshape(info.shape[0], -1)
+        return self._data[info.offset :][: info.num_rows * info.row_bytes].reshape(info.num_rows, -1)
+
+    def _rope_factors(self) -> RopeFactors:
+        info = self._infos.get(ROPE_FACTORS)
+        if info is None:
+            return None
+        factors: list[float] = dequantize(self._rows(info), info.type).ravel().tolist()
+        return factors
+
+
+@dataclass(frozen=True, slots=True)
+class _Tensor:
+    name: str
+    info: TensorInfo
+    rows: _Rows
+    order: npt.NDArray[np.int64] | None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.info.shape
+
+    def copy_to(self, destination: Tensor) -> None:
+        target = destination.view(len(self.rows), -1)
+        step = max(1, _CHUNK_ELEMENTS // target.shape[1])
+        for start in range(0, len(self.rows), step):
+            part = slice(start, start + step)
+            rows = self.rows[part] if self.order is None else self.rows[self.order[part]]
+            target[part] = torch.from_numpy(np.require(self._dequantize(rows), requirements="W"))
+
+    def _dequantize(self, rows: _Rows) -> npt.NDArray[np.float32]:
+        try:
+            return dequantize(rows, self.info.type)
+        except NotImplementedError as error:
+            raise ModelLoadError(
+                f"{self.info.name} is stored as {self.info.type.name}, which is not supported"
+            ) from error
+
+
+def hugging_face_name(name: str) -> str:
+    """The name of a tensor in a Hugging Face checkpoint; a name nobody knows stays as it is."""
+    layer = _LAYER.fullmatch(name)
+    prefix, rest = (f"model.layers.{layer[1]}.", layer[2]) if layer else ("", name)
+    stem, dot, kind = rest.rpartition(".")
+    return f"{prefix}{_NAMES[stem]}{dot}{kind}" if stem in _NAMES else name
+
+
+def _row_order(num_rows: int, num_heads: int) -> npt.NDArray[np.int64]:
+    """Where each row of a query or key projection is in the file.
+
+    llama.cpp rotates neighbouring pairs, Hugging Face the two halves of a head, so its converter interleaves the halves
+    (``permute`` in convert_hf_to_gguf.py); this undoes it.
+    """
+    return np.arange(num_rows).reshape(num_heads, -1, 2).swapaxes(1, 2).ravel()
+
+
+def _eos_token_ids(metadata: dict[str, Any]) -> tuple[int, ...]:
+    keys = ("eos_token_id", "eot_token_id", "eom_token_id")
+    return tuple(sorted({metadata[key] for key in (f"tokenizer.ggml.{key}" for key in keys) if key in metadata}))

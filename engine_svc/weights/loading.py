@@ -1,0 +1,55 @@
+"""Fills a model from a checkpoint. Each layer says which stored tensors it takes, and where they go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from engine_svc.weights.checkpoint import StoredTensor
+from engine_svc.weights.errors import ModelLoadError
+
+
+@runtime_checkable
+class Loadable(Protocol):
+    """A layer with weights."""
+
+    def stored_weights(self, path: str) -> Iterator[tuple[str, Tensor]]:
+        """The name of each stored tensor, and the part of this layer's weights that it fills.
+
+        ``path`` is the layer's own place in the model, as in ``model.layers.0.mlp.down_proj``.
+        """
+
+
+def load_weights(model: nn.Module, tensors: Iterable[StoredTensor], *, ignored: tuple[str, ...] = ()) -> None:
+    """Fill every weight of ``model``; names that end with one of ``ignored`` are passed over.
+
+    Raises ``ModelLoadError`` if a tensor is missing, has the wrong shape or is not known to the model.
+    """
+    destinations = _destinations(model)
+    for tensor in tensors:
+        if tensor.name in destinations:
+            _fill(destinations.pop(tensor.name), tensor)
+        elif not tensor.name.endswith(ignored):
+            raise ModelLoadError(f"the checkpoint has {tensor.name}, which this architecture does not know")
+    if destinations:
+        raise ModelLoadError(f"the checkpoint lacks {_listed(list(destinations))}")
+
+
+def _destinations(model: nn.Module) -> dict[str, Tensor]:
+    layers = ((path, module) for path, module in model.named_modules() if isinstance(module, Loadable))
+    return dict(pair for path, module in layers for pair in module.stored_weights(path))
+
+
+@torch.no_grad()
+def _fill(destination: Tensor, tensor: StoredTensor) -> None:
+    if tuple(destination.shape) != tensor.shape:
+        raise ModelLoadError(f"{tensor.name} has shape {tensor.shape}, expected {tuple(destination.shape)}")
+    tensor.copy_to(destination)
+
+
+def _listed(names: list[str], most: int = 5) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

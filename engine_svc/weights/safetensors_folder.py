@@ -1,0 +1,87 @@
+"""A Hugging Face folder: config.json, generation_config.json and one or several .safetensors files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from engine_svc.weights.errors import ModelLoadError
+
+_INDEX: Final = "model.safetensors.index.json"
+_ELEMENT_TYPES: Final = ("F64", "F32", "F16", "BF16")
+
+
+class SafetensorsFolder:
+    """A checkpoint in a folder (see ``engine_svc.weights.checkpoint.Checkpoint``)."""
+
+    def __init__(self, folder: Path) -> None:
+        self.config: dict[str, Any] = _read_json(folder / "config.json")
+        if "quantization_config" in self.config:
+            raise ModelLoadError(
+                f"{folder}: quantised safetensors are not supported; use F32, F16, BF16 or a .gguf file"
+            )
+        self.eos_token_ids = _eos_token_ids(folder, self.config)
+        self._files = _weight_files(folder)
+
+    def tensors(self) -> Iterator[_Tensor]:
+        for path in self._files:
+            try:
+                with safe_open(path, framework="pt") as file:
+                    yield from (_describe(path, file, name) for name in file.keys())  # noqa: SIM118 - not a mapping
+            except SafetensorError as error:
+                raise ModelLoadError(f"{path} is damaged: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Tensor:
+    name: str
+    shape: tuple[int, ...]
+    file: Any
+
+    def copy_to(self, destination: Tensor) -> None:
+        destination.copy_(self.file.get_tensor(self.name))
+
+
+def _describe(path: Path, file: Any, name: str) -> _Tensor:
+    header = file.get_slice(name)
+    element_type = header.get_dtype()
+    if element_type not in _ELEMENT_TYPES:
+        raise ModelLoadError(f"{path}: {name} is {element_type}; supported are {', '.join(_ELEMENT_TYPES)}")
+    return _Tensor(name, tuple(header.get_shape()), file)
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    index = folder / _INDEX
+    shards = _read_json(index).get("weight_map", {}) if index.is_file() else {"": "model.safetensors"}
+    names = sorted(set(shards.values()))
+    missing = [name for name in names if not (folder / name).is_file()]
+    if missing or not names:
+        raise ModelLoadError(
+            f"{folder} lacks {', '.join(missing) or 'weights'}; weights are read from safetensors only"
+        )
+    return [folder / name for name in names]
+
+
+def _eos_token_ids(folder: Path, config: dict[str, Any]) -> tuple[int, ...]:
+    generation = folder / "generation_config.json"
+    sources = [config, _read_json(generation) if generation.is_file() else {}]
+    given = [source.get("eos_token_id") for source in sources]
+    return tuple(
+        sorted({token for ids in given for token in (ids if isinstance(ids, list) else [ids]) if token is not None})
+    )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ModelLoadError(f"{path} cannot be read: {error}") from error
+    if not isinstance(content, dict):
+        raise ModelLoadError(f"{path} is not a JSON object")
+    return content
