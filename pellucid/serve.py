@@ -129,10 +129,16 @@ def serve(
 async def _run(stack: Stack, model_name: str) -> int:
     with Terminal(Console(file=sys.stdout), NAMES, banner(stack.url, model_name)) as terminal:
         supervisor = Supervisor(stack.services, terminal)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in _stop_signals():
             asyncio.get_running_loop().add_signal_handler(number, supervisor.stop)
         terminal.notice(f"starting {model_name}")
         return await supervisor.run()
+
+
+def _stop_signals() -> list[signal.Signals]:
+    # `nohup` has the hang-up ignored, and means it.
+    hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    return [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hangs_up else [])]
 
 
 def banner(url: str, model_name: str) -> str:
