@@ -49,7 +49,7 @@ class Settings(ServiceSettings):
     )
 
     tokenizer: str = Field(
-        default="", description="simulated model only: Hugging Face id, folder or .gguf file whose vocabulary it speaks"
+        default="", description="Hugging Face id, folder or .gguf file whose vocabulary the simulated model speaks"
     )
     simulated_step_ms: float = Field(default=0.0, ge=0, le=60_000, description="simulated model only: time of a step")
 
@@ -70,6 +70,6 @@ class Settings(ServiceSettings):
 
     @model_validator(mode="after")
     def _check_simulated(self) -> Self:
-        if not self.simulated and (self.tokenizer or self.simulated_step_ms):
-            raise ValueError("tokenizer and simulated_step_ms are for the simulated model only")
+        if self.simulated_step_ms and not self.simulated:
+            raise ValueError("simulated_step_ms is for the simulated model only")
         return self

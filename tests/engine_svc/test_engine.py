@@ -41,13 +41,9 @@ def model_of(running: Running) -> FaultyModel:
 def only(request_name: str, fault: Callable[[Sampled | Exception], Sampled | Exception]) -> Tamper:
     """Tamper with the results of one request."""
 
-    def tamper(
-        batch: SequenceOf[ScheduledSequence], results: list[Sampled | Exception]
-    ) -> list[Sampled | Exception]:
+    def tamper(batch: SequenceOf[ScheduledSequence], results: list[Sampled | Exception]) -> list[Sampled | Exception]:
         names = [entry.sequence.request.request_id for entry in batch if entry.samples]
-        return [
-            fault(result) if name == request_name else result for name, result in zip(names, results, strict=True)
-        ]
+        return [fault(result) if name == request_name else result for name, result in zip(names, results, strict=True)]
 
     return tamper
 
@@ -392,9 +388,7 @@ STATES = [waiting, prefilling, decoding, asleep, preempted, finished]
 @pytest.mark.parametrize("n", [1, 3])
 @pytest.mark.parametrize("caching", [True, False])
 @pytest.mark.parametrize("leave", ["abort", "stop_first", "stop_all"])
-def test_leaving_in_every_state(
-    reach: Callable[[Running, Request], int], n: int, caching: bool, leave: str
-) -> None:
+def test_leaving_in_every_state(reach: Callable[[Running, Request], int], n: int, caching: bool, leave: str) -> None:
     running = engine(60, 4, chunk=4, caching=caching)
     number = reach(running, given.request([5, 6, 7, 8, 9, 10], 40, n=n, name="leaver"))
     match leave:

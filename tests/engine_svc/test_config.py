@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pytest
+
+from engine_svc.config import Settings
+from svclib.config import SettingsError
+
+
+def load(monkeypatch: pytest.MonkeyPatch, *argv: str, **variables: str) -> Settings:
+    for name, value in variables.items():
+        monkeypatch.setenv(f"ENGINE_{name}", value)
+    return Settings.load(list(argv))
+
+
+def test_a_model_is_all_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = load(monkeypatch, MODEL="some/model")
+    assert (settings.port, settings.metrics_port, settings.block_size) == (50052, 9102, 16)
+    assert (settings.simulated, settings.model_name, settings.dtype) == (False, "model", "auto")
+
+
+def test_a_model_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SettingsError, match="model"):
+        load(monkeypatch)
+    with pytest.raises(SettingsError, match="model"):
+        load(monkeypatch, MODEL="")
+
+
+def test_flags_are_the_same_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = load(
+        monkeypatch, "--model", "simulated", "--max-num-seqs=3", "--no-enable-prefix-caching", "--num-blocks=7",
+        MAX_NUM_SEQS="5", SERVED_MODEL="m",
+    )  # fmt: skip
+    assert (settings.max_num_seqs, settings.enable_prefix_caching, settings.num_blocks) == (3, False, 7)
+    assert (settings.simulated, settings.model_name) == (True, "m")
+
+
+@pytest.mark.parametrize(
+    ("variables", "named"),
+    [
+        ({"MODLE": "x"}, "ENGINE_MODLE"),
+        ({"DTYPE": "float16"}, "dtype"),
+        ({"BLOCK_SIZE": "0"}, "block_size"),
+        ({"KV_CACHE_MEMORY_MB": "0"}, "kv_cache_memory_mb"),
+        ({"MAX_NUM_SEQS": "0"}, "max_num_seqs"),
+        ({"MAX_WAITING": "-1"}, "max_waiting"),
+        ({"STALL_SECONDS": "nan"}, "stall_seconds"),
+        ({"SIMULATED_STEP_MS": "nan"}, "simulated_step_ms"),
+        ({"MAX_NUM_SEQS": "600"}, "max_num_batched_tokens"),
+    ],
+    ids=str,
+)
+def test_bad_settings_are_named(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], named: str) -> None:
+    with pytest.raises(SettingsError, match=named):
+        load(monkeypatch, MODEL="simulated", **variables)
+
+
+def test_the_time_of_a_step_is_for_the_simulated_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load(monkeypatch, MODEL="simulated", SIMULATED_STEP_MS="2.5").simulated_step_ms == 2.5
+    with pytest.raises(SettingsError, match="simulated model only"):
+        load(monkeypatch, MODEL="real", SIMULATED_STEP_MS="2.5")
+
+
+def test_every_setting_is_described() -> None:
+    assert [name for name, field in Settings.model_fields.items() if not field.description] == []

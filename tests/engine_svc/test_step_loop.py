@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from collections.abc import Sequence as SequenceOf
+from contextlib import asynccontextmanager
+
+import psutil
+import pytest
+from prometheus_client import CollectorRegistry
+
+from engine_svc.engine import Engine
+from engine_svc.execution.runner import DeviceLost, Runner, ScheduledSequence
+from engine_svc.execution.simulated import SimulatedRunner
+from engine_svc.heartbeat import Heartbeat
+from engine_svc.metrics import EngineMetrics
+from engine_svc.output import RequestOutput
+from engine_svc.request import Sampled, Script
+from engine_svc.scheduling.capacity import Places
+from engine_svc.step_loop import StepLoop
+from svclib.errors import Overloaded, Unavailable
+from tests.engine_svc import given
+from tests.engine_svc.execution.test_simulated import INFO
+from tests.engine_svc.given import Answer
+from tests.engine_svc.paged_model import PagedModel, expected_output
+
+
+class Gate(PagedModel):
+    """A model that computes only while its gate is open."""
+
+    def __init__(self) -> None:
+        super().__init__(64, 4)
+        self.open = threading.Event()
+        self.entered = threading.Event()
+
+    def execute(self, batch: SequenceOf[ScheduledSequence]) -> list[Sampled | Exception]:
+        self.entered.set()
+        assert self.open.wait(30)
+        return super().execute(batch)
+
+
+class Doomed(PagedModel):
+    def execute(self, batch: SequenceOf[ScheduledSequence]) -> list[Sampled | Exception]:
+        raise DeviceLost("gone")
+
+
+class Ear(Answer):
+    """An answer that can be awaited."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.over = asyncio.Event()
+
+    def hear(self, output: RequestOutput) -> None:
+        super().hear(output)
+        if self.is_over:
+            self.over.set()
+
+
+@asynccontextmanager
+async def running(
+    runner: Runner, *, max_waiting: int = 100, deaths: list[str] | None = None
+) -> AsyncIterator[StepLoop]:
+    engine = Engine(runner, given.scheduler(), EngineMetrics(CollectorRegistry(), "m"))
+    died = [] if deaths is None else deaths
+    loop = StepLoop(engine, Places(8, max_waiting), Heartbeat(60.0), lambda: died.append("died"))
+    loop.start()
+    try:
+        yield loop
+    finally:
+        await loop.stop()
+
+
+async def heard(ear: Ear) -> Ear:
+    async with asyncio.timeout(30):
+        await ear.over.wait()
+    return ear
+
+
+async def test_requests_go_in_and_answers_come_out() -> None:
+    ears = [Ear() for _ in range(20)]
+    async with running(PagedModel(64, 4)) as loop:
+        for number, ear in enumerate(ears):
+            loop.submit(given.request([number, 2, 3], 5, n=1 + number % 2), ear.hear)
+        for number, ear in enumerate(ears):
+            assert (await heard(ear)).token_ids[0] == expected_output([number, 2, 3], 0, 5)
+
+
+async def test_listeners_are_called_on_the_event_loop() -> None:
+    threads = set()
+    ear = Ear()
+
+    def listen(output: RequestOutput) -> None:
+        threads.add(threading.get_ident())
+        ear.hear(output)
+
+    async with running(PagedModel(64, 4)) as loop:
+        loop.submit(given.request(), listen)
+        await heard(ear)
+    assert threads == {threading.get_ident()}
+
+
+async def test_one_call_a_step_however_many_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    event_loop = asyncio.get_running_loop()
+    call_soon_threadsafe = event_loop.call_soon_threadsafe
+
+    def counting(callback, *args, **kwargs):  # type: ignore[no-untyped-def]
+        if getattr(callback, "__name__", "") == "_deliver":
+            calls.append(args)
+        return call_soon_threadsafe(callback, *args, **kwargs)
+
+    model = Gate()
+    ears = [Ear() for _ in range(8)]
+    async with running(model) as loop:
+        monkeypatch.setattr(event_loop, "call_soon_threadsafe", counting)
+        for number, ear in enumerate(ears):
+            loop.submit(given.request([number], 5), ear.hear)
+        model.open.set()
+        for ear in ears:
+            await heard(ear)
+        monkeypatch.undo()
+    assert len(calls) <= model.num_steps
+    assert max(len(outputs) for (outputs,) in calls) == 8
+
+
+async def test_nothing_is_heard_after_an_abort() -> None:
+    model, ear = Gate(), Ear()
+    async with running(model) as loop:
+        number = loop.submit(given.request(4, 50), ear.hear)
+        await asyncio.to_thread(model.entered.wait, 30)
+        loop.abort(number)
+        loop.abort(number)
+        model.open.set()
+        later = Ear()
+        loop.submit(given.request([9], 2), later.hear)
+        await heard(later)
+    assert not ear.chunks
+    assert not ear.is_over
+
+
+async def test_aborts_free_places_at_once_and_blocks_with_the_next_step() -> None:
+    model, ear = Gate(), Ear()
+    async with running(model, max_waiting=0) as loop:
+        numbers = [loop.submit(given.request([number], 50, n=2), ear.hear) for number in range(4)]
+        await asyncio.to_thread(model.entered.wait, 30)
+        with pytest.raises(Overloaded):
+            loop.submit(given.request(), ear.hear)
+        for number in numbers:
+            loop.abort(number)
+        assert loop.loads.num_waiting == 0
+        last = Ear()
+        loop.submit(given.request([9], 2, n=8), last.hear)
+        model.open.set()
+        await heard(last)
+        assert loop.loads.num_free_blocks == 64
+
+
+async def test_requests_on_their_way_count_as_waiting() -> None:
+    model, ear = Gate(), Ear()
+    async with running(model) as loop:
+        numbers = [loop.submit(given.request([number], 2), ear.hear) for number in range(3)]
+        assert loop.loads.num_running + loop.loads.num_waiting == 3
+        for number in numbers:
+            loop.abort(number)
+        model.open.set()
+
+
+async def test_stopping_a_choice() -> None:
+    model, ear = Gate(), Ear()
+    async with running(model) as loop:
+        number = loop.submit(given.request([1, 2], 50, n=2), ear.hear)
+        loop.stop_choice(number, 0)
+        model.open.set()
+        await heard(ear)
+        loop.stop_choice(number, 1)
+    assert ear.finish_reasons == {1: "length"}
+
+
+async def test_the_loss_of_the_device_is_told_to_everybody_once() -> None:
+    deaths: list[str] = []
+    ears = [Ear() for _ in range(12)]
+    async with running(Doomed(64, 4), deaths=deaths) as loop:
+        for ear in ears:
+            loop.submit(given.request(), ear.hear)
+        for ear in ears:
+            assert isinstance((await heard(ear)).error, Unavailable)
+        with pytest.raises(Unavailable):
+            loop.submit(given.request(), ears[0].hear)
+    assert deaths == ["died"]
+
+
+async def test_an_idle_loop_and_a_sleeping_one_use_no_processor() -> None:
+    process = psutil.Process()
+
+    def spent(thread_id: int) -> float:
+        return next(thread.user_time + thread.system_time for thread in process.threads() if thread.id == thread_id)
+
+    ear, quick = Ear(), Ear()
+    async with running(SimulatedRunner(INFO)) as loop:
+        thread_id = loop._thread.native_id
+        assert thread_id is not None
+        loop.submit(given.request(4, 4, script=Script(((65,),), delay=3600.0)), ear.hear)
+        loop.submit(given.request([3], 4), quick.hear)
+        await heard(quick)
+        before = spent(thread_id)
+        await asyncio.sleep(0.3)
+        assert spent(thread_id) - before <= 0.03
+
+
+async def test_stopping_an_idle_loop_ends_its_thread() -> None:
+    async with running(PagedModel(64, 4)) as loop:
+        thread = loop._thread
+        assert thread.is_alive()
+    assert not thread.is_alive()
