@@ -49,8 +49,12 @@ class Served:
 
     async def until_idle(self) -> engine_pb2.Loads:
         """The loads once nothing runs or waits and all blocks are free; fails if that does not come about."""
+        return await self.until(lambda loads: loads.num_free_blocks == loads.num_blocks and not loads.num_waiting_reqs)
+
+    async def until(self, holds: Callable[[engine_pb2.Loads], bool]) -> engine_pb2.Loads:
+        """The first loads of which something holds."""
         async with asyncio.timeout(30):
-            while (loads := await self.loads()).num_free_blocks < loads.num_blocks or loads.num_waiting_reqs:
+            while not holds(loads := await self.loads()):  # noqa: ASYNC110  # nobody tells when loads change
                 await asyncio.sleep(0.005)
         return loads
 

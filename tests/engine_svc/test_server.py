@@ -156,15 +156,17 @@ def _wait_until_serving(run: subprocess.Popen[str], channel: grpc.Channel) -> No
 
 
 def test_a_process_serves_and_ends_with_zero_when_told() -> None:
-    with process("-m", "engine_svc") as (run, port, metrics_port):
-        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-            _wait_until_serving(run, channel)
-            info = engine_pb2_grpc.EngineStub(channel).GetModelInfo(engine_pb2.ModelInfoRequest())
-            assert info.simulated
-            with urllib.request.urlopen(f"http://127.0.0.1:{metrics_port}/metrics") as answer:
-                assert "vllm:cache_config_info" in answer.read().decode()
-            run.send_signal(signal.SIGTERM)
-            assert run.wait(30) == 0
+    with (
+        process("-m", "engine_svc") as (run, port, metrics_port),
+        grpc.insecure_channel(f"127.0.0.1:{port}") as channel,
+    ):
+        _wait_until_serving(run, channel)
+        info = engine_pb2_grpc.EngineStub(channel).GetModelInfo(engine_pb2.ModelInfoRequest())
+        assert info.simulated
+        with urllib.request.urlopen(f"http://127.0.0.1:{metrics_port}/metrics") as answer:
+            assert "vllm:cache_config_info" in answer.read().decode()
+        run.send_signal(signal.SIGTERM)
+        assert run.wait(30) == 0
 
 
 def test_no_torch_for_a_simulated_model() -> None:

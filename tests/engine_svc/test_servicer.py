@@ -263,9 +263,7 @@ async def test_two_hundred_abandoned_requests_leave_nothing_behind() -> None:
 async def test_a_lost_session_ends_its_requests() -> None:
     async with serving() as served:
         async with served.open(prompt(simulate=script([65], repeat=1000, delay_ms=1000))):
-            async with asyncio.timeout(30):
-                while not (await served.loads()).num_running_reqs:
-                    await asyncio.sleep(0.005)
+            await served.until(lambda loads: loads.num_running_reqs == 1)
             await served.client.close()
         await served.until_idle()
 
@@ -301,9 +299,8 @@ async def test_the_model_describes_itself() -> None:
 async def test_loads_count_who_runs_and_who_waits() -> None:
     forever = script([65], repeat=1000, delay_ms=1000)
     async with serving(max_num_seqs=2, num_blocks=50) as served:
-        async with served.open(prompt(20, n=5, simulate=forever)) as stream:
-            await anext(stream)
-            loads = await served.loads()
+        async with served.open(prompt(20, n=5, simulate=forever)):
+            loads = await served.until(lambda loads: loads.num_running_reqs == 2)
         assert (loads.num_running_reqs, loads.num_waiting_reqs, loads.num_blocks) == (2, 3, 50)
         assert loads.num_free_blocks < 50
         await served.until_idle()
@@ -313,10 +310,8 @@ async def test_a_fault_in_one_request_is_an_internal_error_for_it_alone() -> Non
     class Faulty(PagedModel):
         def execute(self, batch: Any) -> Any:
             results = super().execute(batch)
-            names = [entry.sequence.request.request_id for entry in batch if entry.samples]
-            return [
-                ValueError("secret") if name == "bad" else result for name, result in zip(names, results, strict=True)
-            ]
+            bad = [entry.sequence.request.request_id == "bad" for entry in batch if entry.samples]
+            return [ValueError("secret") if fault else result for fault, result in zip(bad, results, strict=True)]
 
     async with serving(lambda _settings: Faulty(64, 16)) as served:
         good, bad = await asyncio.gather(

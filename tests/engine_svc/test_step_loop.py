@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from collections.abc import Sequence as SequenceOf
 from contextlib import asynccontextmanager
+from typing import Any
 
 import psutil
 import pytest
@@ -106,10 +107,10 @@ async def test_one_call_a_step_however_many_requests(monkeypatch: pytest.MonkeyP
     event_loop = asyncio.get_running_loop()
     call_soon_threadsafe = event_loop.call_soon_threadsafe
 
-    def counting(callback, *args, **kwargs):  # type: ignore[no-untyped-def]
-        if getattr(callback, "__name__", "") == "_deliver":
+    def counting(callback: Callable[..., object], *args: Any) -> asyncio.Handle:
+        if args and isinstance(args[0], list):
             calls.append(args)
-        return call_soon_threadsafe(callback, *args, **kwargs)
+        return call_soon_threadsafe(callback, *args)
 
     model = Gate()
     ears = [Ear() for _ in range(8)]

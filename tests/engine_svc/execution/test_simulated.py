@@ -225,9 +225,7 @@ def test_a_preempted_sleeper_keeps_its_appointment() -> None:
 @pytest.mark.parametrize("count", [0, 1, 20])
 def test_logprobs_are_finite_and_the_chosen_token_is_the_best(count: int) -> None:
     said = answer(scripted((65, 258), (0,), logprobs=count, eos=(7,)))
-    entries = [
-        (token, entry) for chunk in said.chunks for token, entry in zip(chunk.token_ids, chunk.logprobs, strict=True)
-    ]
+    entries = [pair for chunk in said.chunks for pair in zip(chunk.token_ids, chunk.logprobs, strict=True)]
     assert [token for token, _ in entries] == [65, 258, 0, 7]
     for token, entry in entries:
         assert len(entry.top) == count

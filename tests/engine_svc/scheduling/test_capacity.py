@@ -88,6 +88,6 @@ def test_places_are_counted_by_choices() -> None:
 
 
 def test_more_choices_than_there_are_places_can_never_be_taken() -> None:
-    with pytest.raises(InvalidRequest, match="n is 6.* 5 choices") as caught:
+    with pytest.raises(InvalidRequest, match=r"n is 6.* 5 choices") as caught:
         Places(max_running=2, max_waiting=3).take(6)
     assert caught.value.param == "n"

@@ -1,7 +1,7 @@
 """The scheduler and its blocks under random treatment: every operation leaves the books right, every answer is right.
 
-The model (``paged_model.py``) computes each token from what the blocks really hold, so a block that is shared too early,
-taken too soon or found under a wrong name shows as a wrong token.
+The model (``paged_model.py``) computes each token from what the blocks really hold, so a block that is shared too
+early, taken too soon or found under a wrong name shows as a wrong token.
 """
 
 from __future__ import annotations
