@@ -1,0 +1,102 @@
+"""A chat request as the gateway works with it: read, checked for itself, and frozen.
+
+Here None always means that the client gave no value, so that the service which owns the default applies it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call that the assistant made in an earlier turn; ``arguments`` is the JSON text as the client sent it."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn. ``content`` is a string, or the texts of a list of parts, or None where the client sent none."""
+
+    role: str
+    content: str | tuple[str, ...] | None
+    name: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    reasoning: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function that the model may call; ``parameters_json`` is its JSON Schema as text."""
+
+    name: str
+    description: str | None = None
+    parameters_json: str | None = None
+    strict: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How to choose tokens; see ``SamplingParams`` in engine.proto. ``logprobs`` counts the alternatives to report."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    repetition_penalty: float | None = None
+    max_tokens: int | None = None
+    min_tokens: int | None = None
+    stop_token_ids: tuple[int, ...] = ()
+    ignore_eos: bool | None = None
+    logprobs: int | None = None
+    seed: int | None = None
+    logit_bias: dict[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What a simulated model answers: one step is a text or bytes."""
+
+    steps: tuple[str | bytes, ...]
+    repeat: int | None = None
+    delay_ms: float | None = None
+    finish: Literal["stop", "length"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """How to answer in a stream: ``include_usage`` in a chunk of its own, ``continuous_usage`` in every chunk."""
+
+    include_usage: bool = False
+    continuous_usage: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """Everything that a client asked for."""
+
+    model: str
+    messages: tuple[Message, ...]
+    sampling: Sampling
+    n: int = 1
+    stop: tuple[str, ...] = ()
+    tools: tuple[Tool, ...] = ()
+    """The tools to offer: none with ``tool_choice: none``."""
+    stream: StreamOptions | None = None
+    """None: one answer, not a stream."""
+    skip_special_tokens: bool | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    template_kwargs_json: str = ""
+    script: Script | None = None
+    max_tokens_param: str = "max_tokens"
+    """The field in which the client limited the tokens."""
+    ignored: tuple[str, ...] = ()
+    """Fields that nobody knows."""

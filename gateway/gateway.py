@@ -1,0 +1,68 @@
+"""What a gateway is made of."""
+
+from __future__ import annotations
+
+import time
+
+from prometheus_client import CollectorRegistry
+
+from gateway.admission import Admission
+from gateway.balancer import Balancer
+from gateway.clients import DetokenizerClient, SessionEngine, TokenizerClient
+from gateway.config import Settings, split
+from gateway.metrics import GatewayMetrics
+from gateway.model import ParserChoice
+from gateway.pipeline import Pipeline
+from gateway.reader import RequestReader
+from svclib.errors import Unavailable
+
+
+class Gateway:
+    """The parts that requests share. Runs between ``start`` and ``stop``."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.created = int(time.time())
+        self.metrics = GatewayMetrics(CollectorRegistry(), settings.served_model_name)
+        self.admission = Admission(settings.max_concurrent_requests)
+        self.reader = RequestReader(reject_unknown=settings.unknown_fields == "reject")
+        self.pipeline = _pipeline(settings, self.metrics)
+        self._balancers = (self.pipeline.tokenizers, self.pipeline.engines, self.pipeline.detokenizers)
+        self.metrics.watch_choices(lambda: self.admission.in_use)
+        self.metrics.watch_peers(self.peers)
+
+    def start(self) -> None:
+        """Look for the services. They need not be there yet."""
+        for balancer in self._balancers:
+            balancer.start()
+
+    async def stop(self) -> None:
+        """Let go of everything; requests that still run end with an error."""
+        for balancer in self._balancers:
+            await balancer.stop()
+        self.reader.close()
+
+    def peers(self) -> dict[str, dict[str, bool]]:
+        """Which replicas are ready, by service and address."""
+        return {balancer.name: balancer.addresses for balancer in self._balancers}
+
+    def check_ready(self) -> None:
+        """Raises ``Unavailable`` unless a request would be answered now."""
+        if not self.admission.is_open:
+            raise Unavailable("the gateway is shutting down", retry_after=1.0)
+        self.pipeline.model()
+
+
+def _pipeline(settings: Settings, metrics: GatewayMetrics) -> Pipeline:
+    return Pipeline(
+        Balancer(
+            "tokenizer",
+            split(settings.tokenizer_addresses),
+            lambda channel: TokenizerClient(channel, settings.tokenizer_timeout),
+            TokenizerClient.info,
+        ),
+        Balancer("engine", split(settings.engine_addresses), SessionEngine, lambda engine: engine.info()),
+        Balancer("detokenizer", split(settings.detokenizer_addresses), DetokenizerClient, DetokenizerClient.info),
+        ParserChoice(settings.tool_parser, settings.reasoning_parser),
+        metrics,
+    )

@@ -1,0 +1,90 @@
+"""The gateway's metrics. What vLLM has a name for is exported under that name, with its type, unit and labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from gateway.record import RequestRecord
+
+_FIRST_TOKEN_SECONDS: Final = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5,
+                               10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0)  # fmt: skip
+_STEP_SECONDS: Final = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0,
+                        40.0, 80.0)  # fmt: skip
+_REQUEST_SECONDS: Final = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0,
+                           240.0, 480.0, 960.0, 1920.0, 7680.0)  # fmt: skip
+
+
+class GatewayMetrics:
+    """Written by requests; read from ``registry`` by ``/metrics``. No label takes a value that a client invents."""
+
+    def __init__(self, registry: CollectorRegistry, model_name: str) -> None:
+        self.registry = registry
+        self._model_name = model_name
+        self._first_token = self._histogram(
+            "vllm:time_to_first_token_seconds", "From a request's arrival to its first token.", _FIRST_TOKEN_SECONDS
+        )
+        self._step = self._histogram(
+            "vllm:inter_token_latency_seconds", "Between two outputs of the engine for a request.", _STEP_SECONDS
+        )
+        self._request = self._histogram(
+            "vllm:e2e_request_latency_seconds", "From a request's arrival to its end.", _REQUEST_SECONDS
+        )
+        self._requests = Counter(
+            "pellucid_http_requests",
+            "HTTP requests that ended. Model names that are not served count as `other`; the code is that of the error "
+            "body or of the error event.",
+            ["route", "status", "code", "model_name"],
+            registry=registry,
+        )
+        self._ignored = Counter(
+            "pellucid_ignored_fields",
+            "Request fields that nobody knows, by whether they stand at the top or inside of another field.",
+            ["level"],
+            registry=registry,
+        )
+
+    def watch_choices(self, count: Callable[[], float]) -> None:
+        """Read the number of choices in work from ``count`` when somebody asks for it."""
+        gauge = Gauge("pellucid_gateway_choices_running", "Choices in work.", registry=self.registry)
+        gauge.set_function(count)
+
+    def watch_peers(self, peers: Callable[[], Mapping[str, Mapping[str, bool]]]) -> None:
+        """Read which replicas are ready, by service and address, when somebody asks for it."""
+        self.registry.register(_PeerCollector(peers))
+
+    def observe_step(self, seconds: float | None) -> None:
+        """The time between two outputs; None: it was the first one."""
+        if seconds is not None:
+            self._step.observe(seconds)
+
+    def observe_request(self, record: RequestRecord, route: str, status: int) -> None:
+        """A request that ended; ``route`` is the template of its path."""
+        model_name = record.model_name if record.model_name in {"", self._model_name} else "other"
+        self._requests.labels(route, str(status), record.error_code, model_name).inc()
+        for name in record.ignored:
+            self._ignored.labels("nested" if "." in name else "top").inc()
+        if record.first_chunk_at:
+            self._first_token.observe(max(0.0, record.first_chunk_at - record.request_received_at))
+            self._request.observe(max(0.0, record.finished_at - record.request_received_at))
+
+    def _histogram(self, name: str, documentation: str, buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(name, documentation, ["model_name"], registry=self.registry, buckets=buckets).labels(
+            self._model_name
+        )
+
+
+class _PeerCollector(Collector):
+    def __init__(self, peers: Callable[[], Mapping[str, Mapping[str, bool]]]) -> None:
+        self._peers = peers
+
+    def collect(self) -> list[GaugeMetricFamily]:
+        family = GaugeMetricFamily("pellucid_peer_ready", "Whether a replica can serve.", labels=["service", "address"])
+        for service, addresses in self._peers().items():
+            for address, is_ready in addresses.items():
+                family.add_metric([service, address], float(is_ready))
+        return [family]

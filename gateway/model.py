@@ -1,0 +1,123 @@
+"""The served model: what its three services say of it together, and what that means for a request."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Self
+
+from gateway.chat import ChatRequest
+from gateway.peers import DetokenizerInfo, EngineInfo, TokenizerInfo
+from svclib.errors import ContextLengthExceeded, InvalidRequest, ModelNotFound, Unavailable, Unsupported
+
+
+@dataclass(frozen=True, slots=True)
+class ParserChoice:
+    """Which formats the operator wants: a name, ``none``, or ``auto``."""
+
+    tool_parser: str
+    reasoning_parser: str
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model as its services describe it. An empty parser is none."""
+
+    max_context_length: int
+    vocab_size: int
+    simulated: bool
+    tool_parser: str
+    no_tools_because: str
+    """Why tools cannot be offered; empty: they can."""
+    reasoning_parser: str
+    template_version: str
+    fingerprint: str
+    """Changes with the weights, their element type and the template; see ``system_fingerprint``."""
+
+    @classmethod
+    @lru_cache(maxsize=64)
+    def of(
+        cls, tokenizer: TokenizerInfo, engine: EngineInfo, detokenizer: DetokenizerInfo, parsers: ParserChoice
+    ) -> Self:
+        """Raises ``Unavailable`` when the operator wants a format that the detokenizer does not know."""
+        tool_parser = _choose("tool", parsers.tool_parser, tokenizer.tool_parser, detokenizer.tool_parsers)
+        return cls(
+            max_context_length=engine.max_context_length,
+            vocab_size=engine.vocab_size,
+            simulated=engine.simulated,
+            tool_parser=tool_parser,
+            no_tools_because=_no_tools_because(tool_parser, tokenizer, parsers),
+            reasoning_parser=_choose(
+                "reasoning", parsers.reasoning_parser, tokenizer.reasoning_parser, detokenizer.reasoning_parsers
+            ),
+            template_version=tokenizer.template_version,
+            fingerprint=_fingerprint(engine.model_path, engine.dtype, tokenizer.template_version),
+        )
+
+    def check(self, request: ChatRequest) -> None:
+        """What can be said before the prompt is known. Raises ``InvalidRequest`` naming the field."""
+        if request.tools and self.no_tools_because:
+            raise Unsupported(f"tools are not supported: {self.no_tools_because}", param="tools")
+        if request.script is not None and not self.simulated:
+            raise Unsupported("simulate needs the simulated model", param="simulate")
+        self._check_token_ids("stop_token_ids", request.sampling.stop_token_ids)
+        self._check_token_ids("logit_bias", request.sampling.logit_bias)
+
+    def check_length(self, request: ChatRequest, prompt_tokens: int) -> None:
+        """Whether prompt and answer fit into the context. Raises ``InvalidRequest`` with both numbers."""
+        context = self.max_context_length
+        if prompt_tokens >= context:
+            raise ContextLengthExceeded(
+                f"the messages are {prompt_tokens} tokens long and the model's context has {context}, "
+                "of which at least one must be left for the answer",
+                param="messages",
+            )
+        max_tokens = request.sampling.max_tokens
+        if max_tokens is not None and prompt_tokens + max_tokens > context:
+            name = request.max_tokens_param
+            raise InvalidRequest(
+                f"{name} is {max_tokens} and the messages are {prompt_tokens} tokens long, together more than the "
+                f"model's context of {context}; at most {context - prompt_tokens} can be generated",
+                param=name,
+            )
+
+    def _check_token_ids(self, param: str, token_ids: tuple[int, ...] | dict[int, float]) -> None:
+        if token_ids and max(token_ids) >= self.vocab_size:
+            raise InvalidRequest(f"{param} must hold token ids below {self.vocab_size}", param=param)
+
+
+def check_name(name: str, known: tuple[str, ...], *, param: str | None = "model") -> None:
+    """Raises ``ModelNotFound`` unless a model is served under this name."""
+    if name not in known:
+        raise ModelNotFound(f"the model {name[:100]!r} does not exist; there is {known[0]!r}", param=param)
+
+
+def _choose(kind: str, wanted: str, suggested: str, known: frozenset[str]) -> str:
+    match wanted:
+        case "none":
+            return ""
+        case "auto":
+            return suggested if suggested in known else ""
+        case _ if wanted in known:
+            return wanted
+    raise Unavailable(
+        f"GATEWAY_{kind.upper()}_PARSER is {wanted!r}, which the detokenizer does not know; "
+        f"it knows {', '.join(sorted(known))}"
+    )
+
+
+def _no_tools_because(tool_parser: str, tokenizer: TokenizerInfo, parsers: ParserChoice) -> str:
+    if not tokenizer.shows_tools:
+        return "the model's chat template does not show them to the model"
+    if tool_parser:
+        return ""
+    if parsers.tool_parser == "none":
+        return "GATEWAY_TOOL_PARSER is none"
+    if tokenizer.tool_parser:
+        return f"nothing here reads calls in the format {tokenizer.tool_parser}"
+    return "the format of this model's calls was not recognised; name it with GATEWAY_TOOL_PARSER"
+
+
+def _fingerprint(*facts: str) -> str:
+    return f"fp_{hashlib.sha256(chr(0).join(facts).encode()).hexdigest()[:12]}"

@@ -1,0 +1,170 @@
+"""One chat request from hop 2 to hop 12, in order, as a composition of async iterators: render, generate, format.
+
+    hop 2      choose replicas                                  Balancer.choose
+    hop 3, 4   messages, tools  -> prompt token ids             Pipeline._render
+    hop 5-9    prompt token ids -> output token ids             EngineClient.generate
+    hop 10, 11 output token ids -> content, thinking, calls     DetokenizerClient.format
+    hop 12     -> chunks of a stream or one JSON                the reader of ``Pipeline.answer``
+
+It knows neither HTTP nor whether the answer will be a stream: a single answer is the stream, collected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
+
+from gateway.balancer import Balancer
+from gateway.chat import ChatRequest
+from gateway.clients import DetokenizerClient, Formatting, TokenizerClient
+from gateway.merge import Merge
+from gateway.metrics import GatewayMetrics
+from gateway.model import Model, ParserChoice
+from gateway.output import Event, Output, Signal
+from gateway.peers import (
+    DetokenizerInfo,
+    EngineClient,
+    EngineInfo,
+    Generation,
+    Prompt,
+    ScriptTokens,
+    TokenizerInfo,
+)
+from gateway.record import RequestRecord
+from svclib.errors import InternalError, Unavailable
+from svclib.session import Opening
+
+Tokenizers: TypeAlias = Balancer[TokenizerClient, TokenizerInfo]
+Engines: TypeAlias = Balancer[EngineClient, EngineInfo]
+Detokenizers: TypeAlias = Balancer[DetokenizerClient, DetokenizerInfo]
+
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """The three services behind the gateway, and how a request goes through them."""
+
+    tokenizers: Tokenizers
+    engines: Engines
+    detokenizers: Detokenizers
+    parsers: ParserChoice
+    metrics: GatewayMetrics
+
+    def model(self) -> Model:
+        """The model that is served now. Raises ``Unavailable`` naming the services that are not ready."""
+        tokenizer, engine, detokenizer = self.tokenizers.info, self.engines.info, self.detokenizers.info
+        if tokenizer is None or engine is None or detokenizer is None:
+            absent = [each.name for each in (self.tokenizers, self.engines, self.detokenizers) if each.info is None]
+            raise Unavailable(f"not ready: {', '.join(absent)}", retry_after=1.0)
+        return Model.of(tokenizer, engine, detokenizer, self.parsers)
+
+    async def answer(
+        self, request: ChatRequest, record: RequestRecord, *, until: float, ping_seconds: float | None = None
+    ) -> AsyncGenerator[list[Event], None]:
+        """What becomes of a request: batches of all that has happened since the last one, until every choice ended.
+
+        ``until`` is the Unix time at which the peers may give it up. Everything that can be wrong with the request is
+        found before the first batch. Raises ``ServiceError``. Closing the iterator ends the work in all services.
+        """
+        model = self.model()
+        record.fingerprint = model.fingerprint
+        record.expect(request.n)
+        model.check(request)
+        prompt = await self._render(request, record)
+        model.check_length(request, len(prompt.token_ids))
+        script = await self._tokenize_script(request, record)
+        opening = Opening(record.request_id, timeout=max(0.0, until - time.time()))
+
+        async with AsyncExitStack() as stack:
+            engine = stack.enter_context(self.engines.choose(choices=request.n))
+            detokenizer = stack.enter_context(self.detokenizers.choose(choices=request.n))
+            record.replicas |= {"engine": engine.address, "detokenizer": detokenizer.address}
+            generation = await stack.enter_async_context(engine.client.generate(request, prompt, script, opening))
+            formattings = detokenizer.client.format(
+                request,
+                prompt,
+                tool_parser=model.tool_parser if request.tools else "",
+                reasoning_parser=model.reasoning_parser,
+                opening=opening,
+            )
+            for formatting in formattings:
+                await stack.enter_async_context(formatting)
+            sources = [self._feed(generation, formattings, record)]
+            sources += [_read(index, each, generation, record) for index, each in enumerate(formattings)]
+            sources += [] if ping_seconds is None else [_pings(ping_seconds)]
+            running = request.n
+            async for batch in await stack.enter_async_context(Merge(*sources)):
+                yield batch
+                running -= sum(isinstance(event, Output) and event.formatted.finish is not None for event in batch)
+                if not running:
+                    return
+
+    async def _render(self, request: ChatRequest, record: RequestRecord) -> Prompt:
+        prompt = await self._on_a_tokenizer(lambda client: client.render(request, record.request_id), record)
+        record.note_prompt(prompt)
+        return prompt
+
+    async def _tokenize_script(self, request: ChatRequest, record: RequestRecord) -> ScriptTokens | None:
+        script = request.script
+        if script is None:
+            return None
+        steps = await self._on_a_tokenizer(lambda client: client.tokenize(script.steps), record)
+        return ScriptTokens(steps, script.repeat, script.delay_ms, script.finish)
+
+    async def _on_a_tokenizer(
+        self, work: Callable[[TokenizerClient], Awaitable[ResultT]], record: RequestRecord
+    ) -> ResultT:
+        """A tokenizer holds no state, so what one that went away did not do is asked of another, once."""
+        with self.tokenizers.choose() as first:
+            record.replicas["tokenizer"] = first.address
+            try:
+                return await work(first.client)
+            except Unavailable:
+                pass
+        with self.tokenizers.choose(avoid=first.address) as second:
+            record.replicas["tokenizer"] = second.address
+            return await work(second.client)
+
+    async def _feed(
+        self, generation: Generation, formattings: list[Formatting], record: RequestRecord
+    ) -> AsyncIterator[Event]:
+        """Hand what the engine generates to the detokenizer."""
+        unended = set(range(len(formattings)))
+        async for event in generation:
+            if event.head is not None:
+                record.note_head(event.head)
+                yield Signal.BEGUN
+            for chunk in event.chunks:
+                formattings[chunk.index].send(chunk)
+                if chunk.finish_reason:
+                    unended.discard(chunk.index)
+            if event.chunks:
+                self.metrics.observe_step(record.note_chunks(event.chunks, time.time()))
+            if event.stats is not None:
+                record.note_stats(event.stats)
+        if any(not record.finish_reasons[index] for index in unended):
+            raise InternalError
+
+
+async def _read(
+    index: int, formatting: Formatting, generation: Generation, record: RequestRecord
+) -> AsyncIterator[Event]:
+    """The formatted output of one choice. The engine is told when it has ended before the engine ended it."""
+    async for formatted in formatting:
+        if formatted.finish is not None:
+            record.note_finish(index, formatted.finish)
+            generation.stop_choice(index)
+        yield Output(index, formatted)
+    if not record.finish_reasons[index]:
+        raise InternalError
+
+
+async def _pings(seconds: float) -> AsyncIterator[Event]:
+    while True:
+        await asyncio.sleep(seconds)
+        yield Signal.PING

@@ -1,0 +1,41 @@
+"""What operators ask: alive, ready, metrics, version."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+import orjson
+from fastapi import APIRouter, Response
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from gateway.gateway import Gateway
+
+
+def status_routes(gateway: Gateway) -> APIRouter:
+    """The routes outside of ``/v1``."""
+    router = APIRouter()
+
+    @router.get("/health")
+    async def health() -> Response:
+        """The process lives and answers; it says nothing of the services behind it."""
+        return _json({"status": "alive"})
+
+    @router.get("/ready")
+    async def ready() -> Response:
+        """A request would be answered now; otherwise 503 with the names of those who are not ready."""
+        gateway.check_ready()
+        return _json({"status": "ready", "peers": gateway.peers()})
+
+    @router.get("/metrics")
+    async def metrics() -> Response:
+        return Response(generate_latest(gateway.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+    @router.get("/version")
+    async def tell_version() -> Response:
+        return _json({"version": version("pellucid")})
+
+    return router
+
+
+def _json(value: dict[str, object]) -> Response:
+    return Response(orjson.dumps(value), media_type="application/json")

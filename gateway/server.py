@@ -1,0 +1,105 @@
+"""Being the gateway's process: listen, serve, drain on SIGTERM, exit.
+
+serving   answers at once, requests with 503 as long as the services behind it are not there
+draining  a signal came: ``/ready`` says 503 and no chat is begun; the running ones may end within ``drain_seconds``
+exit 0    drained; 1 it cannot listen
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Final
+
+import structlog
+import uvicorn
+import uvloop
+
+from gateway.app import build_app
+from gateway.config import Settings
+from gateway.gateway import Gateway
+from gateway.protocol import LimitedProtocol
+from svclib import logging
+from svclib.errors import Unavailable
+from svclib.metrics import serve_metrics
+
+_BACKLOG: Final = 2048
+_CLOSE_SECONDS: Final = 2
+"""How long connections may take to close after their last answer."""
+
+log = structlog.get_logger(__name__)
+
+
+def run(settings: Settings) -> int:
+    """Serve until a signal comes. Returns the exit code."""
+    logging.configure(settings, "gateway")
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_serve(settings))
+
+
+class HttpServer(uvicorn.Server):
+    """uvicorn, with signals left to others."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        config = uvicorn.Config(
+            build_app(gateway),
+            http=LimitedProtocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=_CLOSE_SECONDS,
+        )
+        super().__init__(config)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that accepts connections. Port 0 takes a free one. Raises ``OSError``."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+
+
+async def _serve(settings: Settings) -> int:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    gateway = Gateway(settings)
+    with ExitStack() as stack:
+        try:
+            listener = stack.enter_context(listen(settings.host, settings.port))
+            if settings.metrics_port:
+                stack.callback(serve_metrics(gateway.metrics.registry, settings.host, settings.metrics_port).close)
+        except OSError as error:
+            log.error("cannot listen", error=str(error))
+            return 1
+        log.info("started", address=f"{settings.host}:{listener.getsockname()[1]}")
+        server = HttpServer(gateway)
+        gateway.start()
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        await stop.wait()
+        await _drain(gateway, settings.drain_seconds)
+        server.should_exit = True
+        await serving
+        await gateway.stop()
+    log.info("stopped")
+    return 0
+
+
+async def _drain(gateway: Gateway, seconds: float) -> None:
+    log.info("draining", seconds=seconds, choices=gateway.admission.in_use)
+    gateway.admission.close()
+    try:
+        await asyncio.wait_for(gateway.admission.idle(), seconds)
+    except TimeoutError:
+        log.warning("requests were still running when the drain time ended", choices=gateway.admission.in_use)
+        gateway.admission.end_all(Unavailable("the gateway is shutting down", retry_after=1.0))
