@@ -86,11 +86,11 @@ class Engine:
         """Results in step with the batch, checked; the same exception for all when the step failed as a whole."""
         if not batch:
             return []
-        sampling = [scheduled for scheduled in batch if scheduled.samples]
+        samples = [scheduled.samples for scheduled in batch]
         try:
             results = self._runner.execute(batch)
-            if len(results) != len(sampling):
-                raise RuntimeError(f"{len(results)} results for {len(sampling)} sequences")
+            if len(results) != sum(samples):
+                raise RuntimeError(f"{len(results)} results for {sum(samples)} sequences")
         except DeviceLost:
             raise
         except Exception as error:
@@ -98,7 +98,7 @@ class Engine:
             return [error] * len(batch)
         self._num_faults = 0
         checked = map(self._checked, results)
-        return [next(checked) if scheduled.samples else None for scheduled in batch]
+        return [next(checked) if sampled else None for sampled in samples]
 
     def _checked(self, result: Sampled | Exception) -> Sampled | Exception:
         if isinstance(result, Exception):
@@ -140,8 +140,9 @@ class Engine:
                 self._tell(self._generations[group_id], outputs, now)
 
     def _tell(self, generation: Generation, choices: list[ChoiceOutput], now: float) -> None:
-        self._outputs.append(generation.tell(choices, now))
-        if generation.is_finished:
+        output = generation.tell(choices, now)
+        self._outputs.append(output)
+        if output.is_last:
             del self._generations[generation.group_id]
             self._metrics.count_finish(generation)
 

@@ -35,9 +35,11 @@ class Generation:
 
     def tell(self, choices: list[ChoiceOutput], now: float) -> RequestOutput:
         """The output for the client, after a step or after a choice was stopped."""
-        if any(choice.token_ids for choice in choices):
-            self.first_token_at = self.first_token_at or now
-            self.last_token_at = now
+        for choice in choices:
+            if choice.token_ids:
+                self.first_token_at = self.first_token_at or now
+                self.last_token_at = now
+                break
         head = None if self._told_head else self._head()
         self._told_head = True
         stats = self.stats() if self.is_finished else None

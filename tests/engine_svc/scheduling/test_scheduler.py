@@ -167,6 +167,8 @@ def test_the_youngest_makes_room_and_is_next() -> None:
     assert young.num_output_tokens == 2
     assert newcomer.status is Status.WAITING
     assert old.num_preemptions == 0
+    scheduler.end(old)
+    assert [entry.sequence for entry in step(scheduler)[0].batch] == [young, newcomer]
 
 
 def test_a_preempted_sequence_goes_on_where_it_was() -> None:
