@@ -40,7 +40,7 @@ def read_metadata(path: Path, keys: Collection[str]) -> dict[str, Value]:
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             try:
                 return _Reader(data).read(frozenset(keys))
-            except (struct.error, UnicodeDecodeError, KeyError, RecursionError):
+            except (struct.error, OverflowError, UnicodeDecodeError, KeyError, RecursionError):
                 raise GgufError(f"{path} is damaged: its metadata does not follow the format") from None
 
 

@@ -6,15 +6,12 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from detokenizer_svc.gguf_metadata import GgufError, read_metadata
 from detokenizer_svc.vocabulary import Vocabulary
 from protos import simulated
 from svclib.config import SettingsError
-
-Spelling = Callable[[str], bytes]
-"""Turns a token as the file writes it into the bytes it stands for."""
 
 _BYTE_TOKEN: Final = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _SPACE_MARK: Final = "\u2581"
@@ -22,7 +19,17 @@ _SPACE_MARK: Final = "\u2581"
 _GGUF_MODEL: Final = "tokenizer.ggml.model"
 _GGUF_TOKENS: Final = "tokenizer.ggml.tokens"
 _GGUF_TYPES: Final = "tokenizer.ggml.token_type"
-_GGUF_UNKNOWN, _GGUF_CONTROL, _GGUF_USER_DEFINED = 2, 3, 4
+_GGUF_SPECIAL: Final = (2, 3)
+"""Token types UNKNOWN and CONTROL."""
+_GGUF_ADDED: Final = (*_GGUF_SPECIAL, 4)
+"""Those and USER_DEFINED."""
+
+
+class Spelling(NamedTuple):
+    """How a file writes tokens: functions from what is written to the bytes it stands for."""
+
+    model_token: Callable[[str], bytes]
+    added_token: Callable[[str], bytes]
 
 
 class VocabularyError(SettingsError):
@@ -73,11 +80,11 @@ def from_hub(repository: str) -> Vocabulary:
 
 def from_json(description: dict[str, Any], config: dict[str, Any]) -> Vocabulary:
     """From the contents of ``tokenizer.json`` and ``tokenizer_config.json``."""
-    bytes_of = _spelling(description)
+    spelling = _spelling(description)
     try:
-        tokens = {token_id: bytes_of(token) for token, token_id in _model_tokens(description["model"])}
+        tokens = {token_id: spelling.model_token(token) for token, token_id in _model_tokens(description["model"])}
         added = dict(_added_tokens(description, config))
-        tokens |= {token_id: token["content"].encode() for token_id, token in added.items()}
+        tokens |= {token_id: spelling.added_token(token["content"]) for token_id, token in added.items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise VocabularyError(f"tokenizer.json is not in the usual format: {error!r}") from error
     return Vocabulary.of(tokens, [token_id for token_id, token in added.items() if token.get("special")])
@@ -89,15 +96,15 @@ def from_gguf(path: Path) -> Vocabulary:
         metadata: dict[str, Any] = dict(read_metadata(path, (_GGUF_MODEL, _GGUF_TOKENS, _GGUF_TYPES)))
     except (OSError, GgufError) as error:
         raise VocabularyError(f"cannot read {path}: {error}") from error
-    spellings: dict[str, Spelling] = {"gpt2": _byte_level, "llama": _metaspace, "t5": _metaspace}
-    bytes_of = spellings.get(metadata.get(_GGUF_MODEL, ""))
-    if bytes_of is None or _GGUF_TOKENS not in metadata:
+    spelling = _GGUF_SPELLINGS.get(metadata.get(_GGUF_MODEL, ""))
+    if spelling is None or _GGUF_TOKENS not in metadata:
         raise VocabularyError(f"{path} has a vocabulary of kind {metadata.get(_GGUF_MODEL)!r}, which is not supported")
-    spelled = metadata[_GGUF_TOKENS]
-    kinds = metadata.get(_GGUF_TYPES) or [1] * len(spelled)
-    special = [n for n, kind in enumerate(kinds) if kind in (_GGUF_UNKNOWN, _GGUF_CONTROL)]
-    literal = {*special, *(n for n, kind in enumerate(kinds) if kind == _GGUF_USER_DEFINED)}
-    return Vocabulary.of({n: t.encode() if n in literal else bytes_of(t) for n, t in enumerate(spelled)}, special)
+    kinds = dict(enumerate(metadata.get(_GGUF_TYPES, ())))
+    tokens = {
+        n: spelling.added_token(token) if kinds.get(n) in _GGUF_ADDED else spelling.model_token(token)
+        for n, token in enumerate(metadata[_GGUF_TOKENS])
+    }
+    return Vocabulary.of(tokens, [n for n in tokens if kinds.get(n) in _GGUF_SPECIAL])
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -116,9 +123,9 @@ def _spelling(description: dict[str, Any]) -> Spelling:
     steps = decoder.get("decoders", [decoder])
     kinds = {step.get("type") for step in steps}
     if "ByteLevel" in kinds:
-        return _byte_level
+        return _BYTE_LEVEL
     if kinds & {"ByteFallback", "Metaspace"} or any(step.get("pattern") == {"String": _SPACE_MARK} for step in steps):
-        return _metaspace
+        return _METASPACE
     raise VocabularyError(
         f"a tokenizer with decoder {decoder.get('type')!r} is not supported; byte-level and sentencepiece ones are"
     )
@@ -163,3 +170,7 @@ def _byte_level_alphabet() -> dict[int, int]:
 _LETTERS: Final = _byte_level_alphabet()
 _NOT_A_LETTER: Final = 0xFFFF
 _LATIN1_OF_LETTER: Final = {value: _NOT_A_LETTER for value in range(256) if value not in _LETTERS} | _LETTERS
+
+_BYTE_LEVEL: Final = Spelling(_byte_level, str.encode)
+_METASPACE: Final = Spelling(_metaspace, _metaspace)
+_GGUF_SPELLINGS: Final = {"gpt2": _BYTE_LEVEL, "llama": _METASPACE, "t5": _METASPACE}

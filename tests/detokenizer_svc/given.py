@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from detokenizer_svc.deltas import Content, Delta, Reasoning, ToolCallPiece
-from detokenizer_svc.formatter import EngineEnd, Ending, FormatSpec, Formatter
+from detokenizer_svc.formatter import Ending, EngineEnd, FormatSpec, Formatter
 from detokenizer_svc.loading import simulated_vocabulary
 from detokenizer_svc.stage import FinishReason, ParserContext, Tool
 from detokenizer_svc.vocabulary import Vocabulary
 
-T = TypeVar("T")
+WholeT = TypeVar("WholeT", str, bytes, list[int], range)
 
 BYTES = simulated_vocabulary()
 """One token for each byte."""
@@ -60,12 +60,12 @@ class Output:
             self.calls[-1] = (name, arguments + piece.arguments)
 
 
-def cut(whole: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+def cut(whole: WholeT, size: int) -> Iterator[WholeT]:
     """Pieces of one size."""
     return (whole[start : start + size] for start in range(0, len(whole), size))
 
 
-def cut_by(whole: Sequence[T], sizes: Iterable[int]) -> Iterator[Sequence[T]]:
+def cut_by(whole: WholeT, sizes: Iterable[int]) -> Iterator[WholeT]:
     """Pieces of the given sizes, then the rest; a size may be 0."""
     start = 0
     for size in sizes:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from detokenizer_svc.formatter import FormatSpec
-from detokenizer_svc.stage import ReasoningState, Tool
+from detokenizer_svc.stage import FinishReason, ReasoningState, Tool
 from tests.detokenizer_svc.given import SIZES, Output, cut, run
 
 ROWS = [json.loads(line) for line in (Path(__file__).parent / "cases.jsonl").read_text().splitlines()]
@@ -54,7 +54,7 @@ def cuts_of(row: dict[str, Any]) -> Iterator[list[Sequence[int]]]:
 @pytest.mark.parametrize("row", ROWS, ids=[row["id"] for row in ROWS])
 def test_row(row: dict[str, Any]) -> None:
     expect = row["expect"]
-    reason = "length" if expect.get("finish_reason") == "length" else "stop"
+    reason: FinishReason = "length" if expect.get("finish_reason") == "length" else "stop"
     outputs = [run(spec_of(row), pieces, reason=reason) for pieces in cuts_of(row)]
     assert all(output == outputs[0] for output in outputs)
     check(outputs[0], expect)

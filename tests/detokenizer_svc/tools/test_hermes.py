@@ -19,7 +19,6 @@ EAGER = ParserContext(stream_arguments_after=0)
 
 names = st.text(min_size=1, max_size=10).filter(lambda name: name.encode("utf-8", "replace").decode() == name)
 arguments = st.dictionaries(st.text(max_size=6), json_values, max_size=4)
-layouts = st.fixed_dictionaries({"ensure_ascii": st.booleans(), "indent": st.sampled_from([None, 0, 2])})
 spaces = st.text(alphabet=" \n\t", max_size=3)
 plain = st.text(alphabet="ab<>/ \n_calltoé", max_size=12).filter(lambda text: "<t" not in text and "</t" not in text)
 sizes = st.lists(st.integers(0, 9), max_size=60)
@@ -31,8 +30,8 @@ def outputs(draw: st.DrawFn) -> tuple[str, str, list[tuple[str, str]]]:
     text = content = draw(plain)
     calls = []
     for _ in range(draw(st.integers(1, 3))):
-        name, layout = draw(names), draw(layouts)
-        raw = json.dumps(draw(arguments), **layout)
+        name = draw(names)
+        raw = json.dumps(draw(arguments), ensure_ascii=draw(st.booleans()), indent=draw(st.sampled_from([None, 0, 2])))
         raw = raw.encode("utf-8", "replace").decode()
         members = draw(st.permutations([f'"name": {json.dumps(name)}', f'"arguments": {raw}']))
         after = draw(plain)

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from detokenizer_svc.json_value import Reading
+from detokenizer_svc.tools.call_object import CallObject
+
+
+def scan(text: str, size: int) -> CallObject:
+    call = CallObject()
+    for start in range(0, len(text), size):
+        if call.reading is Reading.GOING_ON:
+            call.feed(text[start : start + size])
+    return call
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 1000])
+@pytest.mark.parametrize(
+    ("text", "name", "arguments"),
+    [
+        ('{"name": "f", "arguments": {"a": 1}}', "f", '{"a": 1}'),
+        ('{"arguments": {"a": 1}, "name": "f"}', "f", '{"a": 1}'),
+        ('{"name":"f","arguments":{ "a" :\n[ ] }}', "f", '{ "a" :\n[ ] }'),
+        ('{"name": "f", "arguments": "{\\"a\\": \\"\\\\n\\"}"}', "f", '{"a": "\\n"}'),
+        ('{"name": "f", "arguments": " {} "}', "f", " {} "),
+        ('{"name": "f", "parameters": null}', "f", "{}"),
+        ('{"name": "\\ud83d\\ude00"}', "😀", "{}"),
+        ('{"x": 1, "name": "f", "y": {"name": "g"}}', "f", "{}"),
+    ],
+)
+def test_calls(size: int, text: str, name: str, arguments: str) -> None:
+    call = scan(text, size)
+    assert call.reading is Reading.WHOLE
+    assert call.usable
+    assert call.name == name
+    assert call.take_arguments() == arguments
+    assert call.take_arguments() == ""
+    assert isinstance(json.loads(arguments), dict)
+
+
+@pytest.mark.parametrize("size", [1, 1000])
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("x", 0),
+        ("{x", 1),
+        ('{"name" x', 8),
+        ('{"name": 1', 9),
+        ('{"name": ""', 11),
+        ('{"name": "f" "', 13),
+        ('{"name": "f", "name"', 20),
+        ('{"arguments": [', 14),
+        ('{"arguments": t', 14),
+        ('{"arguments": nx', 15),
+        ('{"arguments": "x"', 17),
+        ('{"arguments": {"a" 1', 19),
+        ('{"name": "f", }', 14),
+        ('{"x": tru!', 9),
+        ('{"arguments": "\\"\\\\ud800\\""', 27),
+    ],
+)
+def test_where_it_breaks(size: int, text: str, read: int) -> None:
+    call = CallObject()
+    total = 0
+    for start in range(0, len(text), size):
+        total += call.feed(text[start : start + size])
+    assert call.reading is Reading.BROKEN
+    assert total == read
+
+
+@pytest.mark.parametrize(
+    ("text", "usable"),
+    [
+        ('{"name": "f", "arguments": {}', True),
+        ('{"name": "f", "arguments": {} ]', True),
+        ('{"name": "f", "arguments": {},', False),
+        ('{"name": "f", "arguments": {', False),
+        ('{"name": "f"', False),
+        ('{"name": "f", "arguments": "[]"', False),
+        ('{"name": "f", "arguments": {}, "name"', False),
+        ('{"arguments": {}', False),
+        ('{"arguments": {}}', False),
+        ("{}", False),
+        ("", False),
+    ],
+)
+def test_a_call_that_lacks_only_its_last_bracket_is_usable(text: str, usable: bool) -> None:
+    assert scan(text, 1000).usable == usable
+    assert scan(text, 1).usable == usable
+
+
+def test_arguments_are_taken_as_they_come() -> None:
+    call = CallObject()
+    call.feed('{"name": "f", "arguments": {"a"')
+    assert (call.take_arguments(), call.num_argument_characters) == ('{"a"', 4)
+    call.feed(": 1}}")
+    assert (call.take_arguments(), call.num_argument_characters) == (": 1}", 8)
+
+
+def test_a_lone_surrogate_in_encoded_arguments_is_no_call() -> None:
+    assert scan('{"name": "f", "arguments": "{\\"a\\": \\"\\ud800\\"}"}', 1000).reading is Reading.BROKEN
+    fine = scan('{"name": "f", "arguments": "{\\"a\\": \\"\\\\ud800\\"}"}', 1000)
+    assert fine.take_arguments() == '{"a": "\\ud800"}'

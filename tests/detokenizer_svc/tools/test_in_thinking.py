@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from detokenizer_svc.deltas import Content, Item, Reasoning, ThinkingEnd, ToolCallPiece
+from detokenizer_svc.formatter import FormatSpec
+from detokenizer_svc.stage import ParserContext, ReasoningState, Tool
+from detokenizer_svc.tools.hermes import Hermes
+from detokenizer_svc.tools.in_thinking import CallsInThinking
+from tests.detokenizer_svc.given import cut_by, run
+
+CONTEXT = ParserContext(tools=(Tool("f"),))
+SPEC = FormatSpec(
+    reasoning_parser="think", reasoning_state=ReasoningState.OPEN, tool_parser="hermes", tools=(Tool("f"),)
+)
+GOOD = '<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>'
+UNKNOWN = '<tool_call>{"name": "g"}</tool_call>'
+parts = st.lists(st.sampled_from([GOOD, UNKNOWN, "<tool_call>", "a", " ", "\n", "</tool_call>", "<"]), max_size=8)
+
+
+def stage() -> CallsInThinking:
+    return CallsInThinking(Hermes, CONTEXT)
+
+
+def feed(stage: CallsInThinking, *items: Item) -> list[Item]:
+    return [given for item in items for given in stage.feed(item)]
+
+
+def test_thinking_passes_until_a_call_is_whole() -> None:
+    reader = stage()
+    assert feed(reader, Reasoning("so "), Reasoning("<tool")) == [Reasoning("so")]
+    assert feed(reader, Reasoning("s>")) == [Reasoning(" <tools>")]
+    assert feed(reader, Reasoning(GOOD), Reasoning("more")) == []
+    assert feed(reader, ThinkingEnd()) == [Reasoning(f"{GOOD}more")]
+    assert list(reader.finish("stop")) == []
+
+
+def test_at_the_end_of_open_thinking_calls_count() -> None:
+    reader = stage()
+    feed(reader, Reasoning(f"so {GOOD}"))
+    name, arguments = reader.finish("length")
+    assert isinstance(name, ToolCallPiece)
+    assert isinstance(arguments, ToolCallPiece)
+    assert (name.index, name.name, arguments.arguments) == (0, "f", '{"a": 1}')
+
+
+def test_long_arguments_are_not_streamed_from_thinking() -> None:
+    reader = CallsInThinking(Hermes, ParserContext(tools=(Tool("f"),), stream_arguments_after=0))
+    assert feed(reader, Reasoning('<tool_call>{"name": "f", "arguments": {"a": "xxx')) == []
+    assert feed(reader, ThinkingEnd()) == [Reasoning('<tool_call>{"name": "f", "arguments": {"a": "xxx')]
+
+
+def test_the_answer_is_not_its_business() -> None:
+    assert feed(stage(), Content(GOOD)) == [Content(GOOD)]
+
+
+@given(parts, st.lists(st.integers(0, 9), max_size=30))
+def test_closed_thinking_is_given_as_it_was_said(parts: list[str], sizes: list[int]) -> None:
+    thinking = "".join(parts)
+    output = run(SPEC, cut_by(f"x{thinking}</think>y".encode(), sizes))
+    assert output.reasoning == f"x{thinking}".rstrip()
+    assert output.content == "y"
+    assert output.calls == []
+
+
+@given(parts, st.lists(st.integers(0, 9), max_size=30))
+def test_open_thinking_gives_its_declared_calls(parts: list[str], sizes: list[int]) -> None:
+    thinking = "".join(parts)
+    output = run(SPEC, cut_by(f"x{thinking}".encode(), sizes))
+    assert output.calls == [("f", '{"a": 1}')] * thinking.count(GOOD)
+    assert output == run(SPEC, [f"x{thinking}".encode()])
+    if not output.calls:
+        assert output.reasoning == f"x{thinking}"
