@@ -58,7 +58,7 @@ def adapt_messages(messages: Sequence[Message], capabilities: Capabilities) -> l
 
 def _known_role(index: int, message: Message, capabilities: Capabilities) -> Message:
     _check(index, message)
-    if message.role == "developer" and not capabilities.developer_role:
+    if message.role == "developer" and not (index == 0 and capabilities.developer_role):
         return replace(message, role="system")
     if message.role == "tool" and not capabilities.tool_results:
         raise Unsupported("this model's chat template cannot express tool results", param=f"messages[{index}].role")
@@ -79,14 +79,14 @@ def _check(index: int, message: Message) -> None:
 
 def _place_system(numbered: list[_Numbered], capabilities: Capabilities) -> list[_Numbered]:
     """Merge and move system turns to where the template takes them."""
-    leading = list(takewhile(lambda entry: entry[1].role == "system", numbered))
+    leading = list(takewhile(lambda entry: entry[1].role in ("system", "developer"), numbered))
     rest = numbered[len(leading) :]
     if capabilities.system_role and (capabilities.late_system or len(leading) == 1):
         merged = leading
     elif not leading:
         merged = []
     elif capabilities.system_role:
-        merged = [(0, Message("system", _joined_text(leading)))]
+        merged = [(0, Message(leading[0][1].role, _joined_text(leading)))]
     else:
         merged, rest = [], [_with_prefix(rest, _joined_text(leading)), *rest[1:]]
     if not capabilities.late_system:

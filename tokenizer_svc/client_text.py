@@ -3,8 +3,10 @@
 A template joins its own text with the client's, and afterwards nobody can tell whose ``<|im_end|>`` it is. So before
 rendering, a mark is put into every spelling of a control token in the client's strings, and wherever a string could
 complete one together with its neighbour: at an end that begins a spelling, at a start that ends one, in a string that
-is the middle of one. The mark is a Unicode noncharacter that does not occur in the request; ``encoder`` tells by it
-which spellings are the template's, and takes it out again.
+is the middle of one. ``encoder`` tells by the marks which spellings are the template's, and takes them out again.
+
+A mark is a control character that does not occur in the request. Templates do not take it for white space, and it
+sorts before all text, so that a template that sorts the names of parameters writes them in the same order.
 
 Text of the assistant keeps its think and tool tags: templates look for them to cut the thinking out of old turns.
 """
@@ -22,7 +24,7 @@ from svclib.errors import InvalidRequest
 from tokenizer_svc.formats import THINK_TAGS
 from tokenizer_svc.turns import Turn
 
-_NONCHARACTERS: Final = tuple(map(chr, range(0xFDD0, 0xFDF0)))
+_MARKS: Final = tuple(map(chr, (*range(0x01, 0x09), *range(0x0E, 0x1C))))
 _ASSISTANT_TAG: Final = re.compile(
     r"</?(seed:)?(think|thinking|reasoning|tool_calls?|tool_response|answer)>|\[/?THINK\]"
 )
@@ -41,7 +43,7 @@ _FIELDS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Two noncharacters that do not occur in a request."""
+    """Two characters that do not occur in a request."""
 
     broken: str
     """Stands in client text where a control token would begin to form."""
@@ -49,23 +51,27 @@ class Marks:
     """Stands where the text to be continued ends."""
 
     def restored(self, rendered: str) -> str:
-        """Rendered text in which a template's JSON escapes of the marks are the marks again."""
+        """Rendered text in which a template's JSON escapes of the marks are the marks again.
+
+        JSON in JSON has more backslashes. All belong to the mark, because no mark ever follows a backslash.
+        """
         for mark in (self.broken, self.end):
-            rendered = rendered.replace(_escaped(mark), mark)
+            rendered = re.sub(rf"\\+{_escape(mark)[1:]}", mark, rendered)
         return rendered
 
 
 def choose_marks(*client_values: Any) -> Marks:
     """Marks that are in none of these JSON values, neither themselves nor as JSON escapes."""
     text = json.dumps(client_values, ensure_ascii=False).lower()
-    unused = (mark for mark in _NONCHARACTERS if mark not in text and _escaped(mark) not in text)
+    unused = (mark for mark in _MARKS if _escape(mark) not in text)
     broken, end = next(unused, ""), next(unused, "")
     if not end:
-        raise InvalidRequest("the text uses too many different Unicode noncharacters", param="messages")
+        raise InvalidRequest("the text uses too many different control characters", param="messages")
     return Marks(broken, end)
 
 
-def _escaped(mark: str) -> str:
+def _escape(mark: str) -> str:
+    """How JSON spells a mark."""
     return f"\\u{ord(mark):04x}"
 
 
@@ -123,9 +129,9 @@ class _Spellings:
         core = text.strip()
         if core and not self._is_template_word(core):
             start = text.index(core)
-            if self._begins_spelling(core):
+            if self._begins_spelling(core) or (not starts and core in self._joined):
                 starts.append(start + len(core))
-            if self._ends_spelling(core) or core in self._joined:
+            if self._ends_spelling(core):
                 starts.append(start)
         return _with_marks(text, starts, mark) if starts else text
 

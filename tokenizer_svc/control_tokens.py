@@ -43,13 +43,14 @@ class ControlTokens:
         if tokenizer.normalizer is not None:
             self._finder.normalizer = tokenizer.normalizer
         self._finder.add_tokens([token for _, token in sorted(added.items())])
+        self._real_id = {self._finder.token_to_id(spelling): token_id for spelling, token_id in self.ids.items()}
 
     def find(self, text: str) -> Iterator[Control]:
         """Those in a text, in order. White space that a token takes from its neighbours is in its range."""
         found = self._finder.encode(text, add_special_tokens=False)
-        for spelling, (start, end) in zip(found.tokens, found.offsets, strict=True):
-            if spelling in self.ids:
-                yield Control(self.ids[spelling], start, end)
+        for found_id, (start, end) in zip(found.ids, found.offsets, strict=True):
+            if found_id in self._real_id:
+                yield Control(self._real_id[found_id], start, end)
 
     def find_unmarked(self, marked: str, mark: str) -> Iterator[Control]:
         """Those that are spelled without a mark, placed where they are once the marks are taken out."""

@@ -37,7 +37,7 @@ class Encoder:
         if len(text) < len(marked):
             controls = list(self._controls.find_unmarked(marked, mark))
             if controls != list(self._controls.find(text)):
-                return list(self._encode_around(text, controls, self._plain)), text
+                return list(self.encode_around(text, controls)), text
         return self._encode(text, add_special_tokens=False), text
 
     def encode(self, text: str, *, add_special_tokens: bool, parse_special_tokens: bool) -> list[int]:
@@ -49,7 +49,7 @@ class Encoder:
     def encode_inside(self, text: str, *, parse_special_tokens: bool) -> list[int]:
         """Ids of a text that does not start the whole: without the space before a first word."""
         controls = list(self._controls.find(text)) if parse_special_tokens else []
-        return list(self._encode_around(text, controls, self._plain_inside))
+        return list(self.encode_around(text, controls, at_start=False))
 
     def decode(self, ids: list[int], *, skip_special_tokens: bool) -> str:
         """The text of some ids. Raises ``InvalidRequest`` for one that is no token."""
@@ -63,9 +63,9 @@ class Encoder:
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
         return ids
 
-    def _encode_around(self, text: str, controls: list[Control], first: PlainText) -> Iterator[int]:
-        """Ids of a text in which only the given control tokens count as such; ``first`` encodes what is before them."""
-        position, plain = 0, first
+    def encode_around(self, text: str, controls: Iterable[Control], *, at_start: bool = True) -> Iterator[int]:
+        """Ids of a text in which only the given control tokens, in order, count as such."""
+        position, plain = 0, self._plain if at_start else self._plain_inside
         for control in controls:
             yield from plain.encode(text[position : control.start])
             yield control.id

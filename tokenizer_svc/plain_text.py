@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from tokenizers import AddedToken, Encoding, Tokenizer
@@ -33,8 +33,9 @@ class PlainText:
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
         """Ids of a text, none of them a control token but for those that ``add_special_tokens`` puts around it."""
         encoding = self._tokenizer.encode(text, add_special_tokens=add_special_tokens)
-        if not self._holds_control(encoding):
-            return self._right_ids(encoding)
+        ids = self._right_ids(encoding)
+        if not self._became_control(ids, encoding):
+            return ids
         around = self._tokenizer.encode("", add_special_tokens=add_special_tokens).ids
         leading = next((i for i, added in enumerate(encoding.special_tokens_mask) if not added), 0)
         return [*around[:leading], *self._spell_out(text), *around[leading:]]
@@ -49,23 +50,22 @@ class PlainText:
     def _right_ids(self, encoding: Encoding) -> list[int]:
         return [self._ids.get(token_id, token_id) for token_id in encoding.ids]
 
-    def _holds_control(self, encoding: Encoding) -> bool:
-        if self._control_ids.isdisjoint(encoding.ids):
+    def _became_control(self, ids: list[int], encoding: Encoding) -> bool:
+        """Whether one of the ids is a control token that was not put around the text."""
+        if self._control_ids.isdisjoint(ids):
             return False
-        pairs = zip(encoding.ids, encoding.special_tokens_mask, strict=True)
+        pairs = zip(ids, encoding.special_tokens_mask, strict=True)
         return any(token_id in self._control_ids and not added for token_id, added in pairs)
 
     def _spell_out(self, text: str) -> list[int]:
         """For a vocabulary that makes control tokens out of plain text: cut that text into its characters."""
-        pieces = (
-            piece
-            for i, part in enumerate(self._spellings.split(text))
-            for piece in (part if i % 2 else (part,))
-            if piece
-        )
-        encodings = [self._tokenizer.encode(piece, add_special_tokens=False) for piece in pieces]
-        if any(map(self._holds_control, encodings)):  # Normalization spelled it.
-            encodings = [self._tokenizer.encode(character, add_special_tokens=False) for character in text]
+        parts = self._spellings.split(text)
+        ids = self._encode_all(piece for i, part in enumerate(parts) for piece in (part if i % 2 else (part,)))
+        # Where normalization did the spelling, there is nothing else to cut at.
+        return ids if self._control_ids.isdisjoint(ids) else self._encode_all(text)
+
+    def _encode_all(self, pieces: Iterable[str]) -> list[int]:
+        encodings = (self._tokenizer.encode(piece, add_special_tokens=False) for piece in pieces if piece)
         return [token_id for encoding in encodings for token_id in self._right_ids(encoding)]
 
 
