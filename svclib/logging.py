@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 
@@ -30,13 +31,23 @@ def configure(settings: ServiceSettings, service: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.log_level.upper())
+    logging.getLogger("grpc._cython.cygrpc").addFilter(_is_a_fault)
+
+
+def _is_a_fault(record: logging.LogRecord) -> bool:
+    # grpc.aio logs a handler that is cancelled, because its peer left or its server stops, as if that were an error.
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
 def _rendering(settings: ServiceSettings) -> list[Processor]:
     remove_meta = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     if settings.log_format == "console":
-        return [remove_meta, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        return [remove_meta, _console()]
     return [remove_meta, structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+
+
+def _console() -> Processor:
+    return structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
 
 
 def _naming(service: str) -> Processor:
