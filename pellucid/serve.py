@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import sys
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -148,8 +150,16 @@ def banner(url: str, model_name: str) -> str:
     return (
         f"\n{model_name} is ready at {url}/v1\n\n"
         f"  curl {url}/v1/chat/completions -H 'Content-Type: application/json' -d '{body}'\n\n"
-        f"  pellucid chat --url {url}\n"
+        f"  {_own_command()} chat --url {url}\n"
     )
+
+
+def _own_command() -> str:
+    """How to call this program from where the person is, whether its environment is activated or not."""
+    if shutil.which("pellucid"):
+        return "pellucid"
+    program = Path(sys.executable).with_name("pellucid")
+    return str(program.relative_to(Path.cwd()) if program.is_relative_to(Path.cwd()) else program)
 
 
 def _notice(text: str) -> None:
