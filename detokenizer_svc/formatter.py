@@ -142,17 +142,17 @@ class Formatter:
     def _parse(self, items: list[Item], reason: FinishReason | None) -> list[Delta]:
         if self._chain.stages:
             items = self._chain.finish(items, reason) if reason else self._chain.feed(items)
-            self._has_calls = self._has_calls or any(isinstance(item, ToolCallPiece) for item in items)
-        deltas = [delta for item in items if (delta := self._as_delta(item)) is not None]
+        deltas: list[Delta] = []
+        for item in items:
+            if isinstance(item, Content):
+                deltas += (item,) if item.text else ()
+            elif isinstance(item, Marker):
+                # A special token that no parser took is text if special tokens are wanted.
+                deltas += () if self._skip_special_tokens else (Content(item.spelling),)
+            elif not isinstance(item, ThinkingEnd):
+                self._has_calls = self._has_calls or isinstance(item, ToolCallPiece)
+                deltas.append(item)
         return deltas if len(deltas) < 2 else coalesce(deltas)
-
-    def _as_delta(self, item: Item) -> Delta | None:
-        """What leaves the chain of an item: special tokens that no parser took are text if they are wanted."""
-        if isinstance(item, Content):
-            return item if item.text else None
-        if isinstance(item, Marker):
-            return None if self._skip_special_tokens else Content(item.spelling)
-        return None if isinstance(item, ThinkingEnd) else item
 
     def _ending(self, reason: FinishReason) -> Ending:
         matched = self._stop.matched if self._stop else None

@@ -68,7 +68,8 @@ class TokenDecoder:
         self._table = vocabulary.text_by_id if skip_special_tokens else vocabulary.bytes_by_id
         self._markers = vocabulary.special_ids(markers) if markers else {}
         self._positions = positions
-        self._utf8 = Utf8Decoder(b"".join(vocabulary.look_up(self._table, token_id) for token_id in prompt_tail_ids))
+        before = [vocabulary.look_up(vocabulary.bytes_by_id, token_id) for token_id in prompt_tail_ids]
+        self._utf8 = Utf8Decoder(b"".join(before))
 
     def feed(self, token_ids: Sequence[int]) -> list[Item]:
         """The text that is whole now. Raises ``UnknownToken``."""

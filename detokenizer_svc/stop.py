@@ -12,7 +12,7 @@ from typing import Final
 
 from svclib.errors import InvalidRequest
 
-MAX_STOP_STRINGS: Final = 64
+MAX_STOP_STRINGS: Final = 16
 MAX_STOP_LENGTH: Final = 1024
 
 

@@ -120,6 +120,11 @@ def test_special_tokens_that_a_parser_wants_come_as_markers(skip: bool) -> None:
     assert items == [Content("a"), Marker("<call>"), Content("\ufffd"), Marker("<call>"), Content("a")]
 
 
+def test_a_special_token_at_the_end_of_the_prompt_ends_a_character_begun_before_it() -> None:
+    assert TokenDecoder(SPECIAL, prompt_tail_ids=[0]).feed([1]) == [Content("🔥")]
+    assert TokenDecoder(SPECIAL, prompt_tail_ids=[0, 3]).feed([1]) == [Content("\ufffd\ufffd")]
+
+
 @pytest.mark.parametrize("positions", [None, TokenPositions()])
 def test_an_id_outside_the_vocabulary(positions: TokenPositions | None) -> None:
     with pytest.raises(UnknownToken):

@@ -48,13 +48,13 @@ async def serving(vocabulary: Vocabulary = BYTES) -> AsyncIterator[Connection]:
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     channel = connect(f"127.0.0.1:{port}")
-    stub: pb_grpc.DetokenizerAsyncStub = pb_grpc.DetokenizerStub(channel)  # type: ignore[assignment]
+    stub: pb_grpc.DetokenizerAsyncStub = pb_grpc.DetokenizerStub(channel)
     client: Client = SessionClient(stub.Session, pb.DetokenizerClientFrame, peer="detokenizer")
     try:
         yield Connection(client, stub, registry)
     finally:
         await client.close()
-        await channel.close()
+        await channel.close(None)
         await server.stop(None)
 
 
@@ -154,7 +154,7 @@ async def test_defaults_and_zeros() -> None:
         (common_pb2.REASONING_STATE_CLOSED, ""),
     ],
 )
-async def test_reasoning_states(state: common_pb2.ReasoningState, reasoning: str) -> None:
+async def test_reasoning_states(state: common_pb2.ReasoningState.ValueType, reasoning: str) -> None:
     request = pb.FormatRequest(reasoning_parser="think", reasoning_state=state)
     async with serving() as connection:
         assert (await ask(connection.client, request, *inputs_of("a</think>b"))).reasoning == reasoning
