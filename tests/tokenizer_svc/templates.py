@@ -127,8 +127,8 @@ DEVELOPER_FIRST: Final = (
 )
 
 GLUES: Final = (
-    "{% for tool in tools or [] %}{% for name in tool.function.parameters.properties %}<{{ name }}>{% endfor %}"
-    "{% endfor %}"
+    "{% for tool in tools or [] %}{{ tool.function.name }}"
+    "{% for name in tool.function.parameters.properties %}<{{ name }}>{% endfor %}{% endfor %}"
     "{% for message in messages %}<|im_start|>{{ message.role }}\n"
     "{% if message.name %}<|{{ message.name }}|>{% endif %}"
     "{{ message.content | trim }}<|im_end|>\n{% endfor %}"

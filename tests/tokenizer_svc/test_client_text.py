@@ -66,14 +66,12 @@ def test_strings_do_not_join_into_a_spelling(texts: list[str]) -> None:
 
 
 @given(TEXTS, st.sampled_from(CONTROLS), st.data())
-def test_strings_do_not_complete_what_the_template_begins_and_ends(
-    text: str, control: str, cuts: st.DataObject
-) -> None:
+def test_strings_do_not_complete_what_the_template_begins(text: str, control: str, cuts: st.DataObject) -> None:
     start = cuts.draw(st.integers(0, len(control) - 1))
     end = cuts.draw(st.integers(start + 1, len(control)))
     for client in (control[start:end], text):
         glued = control[:start] + data(client) + control[end:]
-        if end - start < len(control):
+        if client and end - start < len(control):
             assert_no_control(glued)
 
 

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from svclib.config import SettingsError
+from tokenizer_svc.config import TokenizerSettings
+
+
+def test_defaults() -> None:
+    settings = TokenizerSettings.load([])
+    assert (settings.port, settings.metrics_port, settings.source) == (50051, 9101, "simulated")
+    assert settings.chat_template is None
+
+
+def test_flags_and_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKENIZER_MODEL", "a")
+    monkeypatch.setenv("TOKENIZER_CHAT_TEMPLATE", "t.jinja")
+    settings = TokenizerSettings.load(["--workers", "2", "--max-prompt-chars=10"])
+    assert (settings.source, settings.workers, settings.max_prompt_chars) == ("a", 2, 10)
+    assert settings.chat_template == Path("t.jinja")
+
+
+def test_the_tokenizer_may_be_elsewhere() -> None:
+    assert TokenizerSettings.load(["--model", "simulated", "--tokenizer", "b"]).source == "b"
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--workers", "0"],
+        ["--max-prompt-chars", "0"],
+        ["--render-seconds", "0"],
+        ["--render-seconds", "nan"],
+        ["--max-waiting", "-1"],
+        ["--model", ""],
+        ["--port", "70000"],
+        ["--tokeniser", "x"],
+    ],
+)
+def test_bad_settings(flags: list[str]) -> None:
+    with pytest.raises((SettingsError, SystemExit)):
+        TokenizerSettings.load(flags)

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from svclib.config import SettingsError
+from svclib.errors import InvalidRequest, Unsupported
+from tests.tokenizer_svc import templates, tiny
+from tokenizer_svc.conversation import Conversation, Message, Tool
+from tokenizer_svc.limits import Limits
+from tokenizer_svc.loading import LoadedTokenizer
+from tokenizer_svc.prompt_tokenizer import PromptTokenizer
+from tokenizer_svc.reasoning import ReasoningState
+
+LIMITS = Limits(5, 1_000_000)
+USER = Conversation((Message("user", "hi"),))
+
+
+def loaded(*, knows_turn_ends: bool = False, eos: tuple[int, ...] = (), **chat_templates: str) -> LoadedTokenizer:
+    return LoadedTokenizer(
+        tokenizer=tiny.byte_level(),
+        special_tokens={"bos_token": "<s>", "eos_token": "</s>"},
+        chat_templates=chat_templates,
+        eos_token_ids=eos,
+        knows_turn_ends=knows_turn_ends,
+    )
+
+
+def token_id(spelling: str) -> int:
+    found = tiny.byte_level().token_to_id(spelling)
+    assert found is not None
+    return found
+
+
+def test_a_prompt() -> None:
+    before = time.time()
+    prompt = PromptTokenizer(loaded(default=templates.THINKS), LIMITS).render(USER)
+    assert prompt.text == "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
+    assert prompt.token_ids == tiny.byte_level().encode(prompt.text).ids
+    assert prompt.reasoning_state is ReasoningState.UNDECIDED
+    assert before <= prompt.started_at <= prompt.rendered_at <= prompt.tokenized_at <= time.time()
+
+
+def test_a_model_without_a_chat_template() -> None:
+    tokenizer = PromptTokenizer(loaded(), LIMITS)
+    with pytest.raises(Unsupported) as caught:
+        tokenizer.render(USER)
+    assert caught.value.param == "messages"
+    assert tokenizer.template_version == tokenizer.tool_format == tokenizer.reasoning_format == ""
+    assert tokenizer.capabilities is None
+    assert tokenizer.tokenize("fox", add_special_tokens=False, parse_special_tokens=False)
+
+
+def test_a_template_of_its_own_for_tools() -> None:
+    tokenizer = PromptTokenizer(loaded(default=templates.CHATML, tool_use=templates.WITH_TOOLS), LIMITS)
+    with_tools = tokenizer.render(Conversation(USER.messages, (Tool("f"),)))
+    without = tokenizer.render(USER)
+    assert '"name": "f"' in with_tools.text
+    assert without.template_version == tokenizer.template_version != with_tools.template_version
+    assert tokenizer.capabilities is not None
+    assert tokenizer.capabilities.tools
+
+
+def test_templates_of_which_none_is_the_ordinary_one() -> None:
+    with pytest.raises(SettingsError, match="no chat template 'default' among rag"):
+        PromptTokenizer(loaded(rag=templates.CHATML), LIMITS)
+
+
+@pytest.mark.parametrize("source", ["{% if %}", "{{ ''.__class__.__mro__ }}", "nothing"])
+def test_a_template_that_cannot_be_used(source: str) -> None:
+    with pytest.raises(SettingsError, match="the chat template cannot be used"):
+        PromptTokenizer(loaded(default=source), LIMITS)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (templates.CHATML, "<|im_end|>"),
+        (templates.WITH_TOOLS, "<|im_end|>"),
+        (templates.STRICT, "</s>"),
+        (templates.CHATML.replace("'<|im_end|>\n'", "' \n<|im_end|></s>'"), "<|im_end|>"),
+    ],
+)
+def test_tokens_that_end_a_turn_are_found_in_the_template(source: str, expected: str) -> None:
+    tokenizer = PromptTokenizer(loaded(default=source, eos=(5,)), LIMITS)
+    assert tokenizer.eos_token_ids == (5, token_id(expected))
+
+
+def test_what_does_not_directly_follow_an_answer_does_not_end_it() -> None:
+    source = templates.CHATML.replace("'<|im_end|>\n'", "'\n---<|im_end|>'")
+    assert PromptTokenizer(loaded(default=source, eos=(5,)), LIMITS).eos_token_ids == (5,)
+
+
+def test_nor_are_they_looked_for_when_the_files_name_them() -> None:
+    tokenizer = PromptTokenizer(loaded(default=templates.CHATML, eos=(5, 5, 6), knows_turn_ends=True), LIMITS)
+    assert tokenizer.eos_token_ids == (5, 6)
+
+
+def test_bytes() -> None:
+    tokenizer = PromptTokenizer(loaded(), LIMITS)
+    ids = tokenizer.tokenize(b"<s>\xf0", add_special_tokens=False, parse_special_tokens=True)
+    assert ids[0] == token_id("<s>")
+    assert len(ids) == 2
+    with pytest.raises(InvalidRequest) as caught:
+        tokenizer.tokenize(b"a", add_special_tokens=True, parse_special_tokens=False)
+    assert caught.value.param == "add_special_tokens"
+    with pytest.raises(InvalidRequest) as caught:
+        tokenizer.detokenize([tokenizer.vocab_size], skip_special_tokens=False)
+    assert caught.value.param == "token_ids[0]"

@@ -1,0 +1,102 @@
+"""The service as a process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+import urllib.request
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from protos.v1 import tokenizer_pb2 as pb
+from protos.v1 import tokenizer_pb2_grpc as pb_grpc
+from svclib.channel import connect
+from tests.tokenizer_svc import real
+
+
+class Running:
+    """The process and what it logs."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+
+    async def wait_for(self, event: str) -> dict[str, Any]:
+        """The first log line with this event."""
+        assert self.process.stderr is not None
+        lines = []
+        async with asyncio.timeout(120):
+            while line := (await self.process.stderr.readline()).decode():
+                lines.append(line)
+                if line.startswith("{") and json.loads(line)["event"] == event:
+                    found: dict[str, Any] = json.loads(line)
+                    return found
+        raise AssertionError(f"ended without {event!r}: {lines}")
+
+
+@asynccontextmanager
+async def running(*flags: str) -> AsyncIterator[Running]:
+    command = (sys.executable, "-m", "tokenizer_svc", "--port", "0", "--metrics-port", "0", *flags)
+    process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+    try:
+        yield Running(process)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def test_from_start_to_end() -> None:
+    async with running() as service:
+        started = await service.wait_for("started")
+        loaded = await service.wait_for("tokenizer loaded")
+        await service.wait_for("serving")
+        async with connect(started["address"]) as channel:
+            health = await health_pb2_grpc.HealthStub(channel).Check(
+                health_pb2.HealthCheckRequest(service="pellucid.v1.Tokenizer")
+            )
+            assert health.status == health_pb2.HealthCheckResponse.SERVING
+            request = pb.RenderRequest(messages=[pb.ChatMessage(role="user", text="hi")])
+            answer = await pb_grpc.TokenizerStub(channel).Render(request)
+        assert answer.template_version == loaded["template_version"]
+        url = f"http://127.0.0.1:{started['metrics_port']}/metrics"
+        with await asyncio.to_thread(urllib.request.urlopen, url) as response:
+            assert f"pellucid_tokenizer_prompt_tokens_total {len(answer.token_ids)}.0" in response.read().decode()
+        service.process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(20):
+            assert await service.process.wait() == 0
+
+
+async def test_the_default_model() -> None:
+    async with running("--model", str(real.gguf_file())) as service:
+        loaded = await service.wait_for("tokenizer loaded")
+        assert loaded["tokens"] == 49152
+        assert loaded["reasoning_format"] == ""
+
+
+async def test_a_model_that_is_not_there(tmp_path: Path) -> None:
+    async with running("--model", str(tmp_path / "missing.gguf")) as service:
+        error = await service.wait_for("cannot start")
+        assert "missing.gguf" in error["error"]
+        async with asyncio.timeout(20):
+            assert await service.process.wait() == 2
+
+
+async def test_a_template_that_cannot_be_used(tmp_path: Path) -> None:
+    template = tmp_path / "bad.jinja"
+    template.write_text("{{ ''.__class__.__mro__ }}")
+    async with running("--chat-template", str(template)) as service:
+        assert "the chat template cannot be used" in (await service.wait_for("cannot start"))["error"]
+        async with asyncio.timeout(20):
+            assert await service.process.wait() == 2
+
+
+async def test_an_unknown_setting() -> None:
+    async with running("--workers", "0") as service:
+        async with asyncio.timeout(20):
+            assert await service.process.wait() == 2
