@@ -25,11 +25,11 @@ SIZES: dict[str, Any] = {
 }
 
 
-def llama(**changes: Any) -> PretrainedConfig:
+def llama(**changes: Any) -> LlamaConfig:
     return LlamaConfig(**(SIZES | changes))
 
 
-def mistral(**changes: Any) -> PretrainedConfig:
+def mistral(**changes: Any) -> MistralConfig:
     return MistralConfig(**(SIZES | {"sliding_window": 16} | changes))
 
 

@@ -120,11 +120,10 @@ def test_a_changed_byte_is_read_or_refused_but_never_worse(
     changed.write_bytes(content)
 
     try:
-        header = read_header(changed)
-    except ModelLoadError as error:
-        assert "changed.gguf" in str(error)
-    else:
-        assert all(tensor.offset <= len(content) for tensor in header.tensors)
+        tensors = read_header(changed).tensors
+    except ModelLoadError:
+        tensors = ()
+    assert all(tensor.offset + tensor.num_rows * tensor.row_bytes <= len(content) for tensor in tensors)
 
 
 @pytest.mark.parametrize(
