@@ -90,7 +90,7 @@ class EngineServicer(engine_pb2_grpc.EngineServicer):
 
     async def _generate(self, call: GenerateCall) -> None:
         """One request, from its opening to its last event. Leaving in any way takes it out of the engine."""
-        request = read_request(call.request, self._backend)
+        request = read_request(call.request, self._backend.info, self._backend.capacity)
         finished: asyncio.Future[ServiceError | None] = asyncio.get_running_loop().create_future()
 
         def listen(output: RequestOutput) -> None:
@@ -105,7 +105,7 @@ class EngineServicer(engine_pb2_grpc.EngineServicer):
             await asyncio.wait((finished, stopping), return_when=asyncio.FIRST_COMPLETED)
             if stopping.done():
                 stopping.result()
-            if error := await finished:
+            if error := finished.result():
                 raise error
         finally:
             stopping.cancel()
@@ -118,12 +118,11 @@ class EngineServicer(engine_pb2_grpc.EngineServicer):
             self._backend.steps.stop_choice(group_id, message.index)
 
 
-def read_request(message: engine_pb2.GenerateRequest, backend: Backend) -> Request:
+def read_request(message: engine_pb2.GenerateRequest, info: RunnerInfo, capacity: Capacity) -> Request:
     """The request in a message, complete and within all limits. Raises ``InvalidRequest`` naming what is not."""
-    info = backend.info
     prompt = tuple(message.input_ids)
     asked = message.sampling_params.max_tokens if message.sampling_params.HasField("max_tokens") else None
-    max_tokens = backend.capacity.max_tokens(len(prompt), asked)
+    max_tokens = capacity.max_tokens(len(prompt), asked)
     check_prompt(prompt, info.vocab_size)
     params = _read_sampling(message.sampling_params, max_tokens)
     check_sampling(params, info.vocab_size)

@@ -73,8 +73,7 @@ class Scheduler:
         """Decide on the next step. The batch is empty when no sequence is due before ``next_due``."""
         plan = Plan()
         self._schedule_running(plan, now)
-        if not plan.preempted:
-            self._schedule_waiting(plan)
+        self._schedule_waiting(plan)
         return plan
 
     def apply(self, batch: list[ScheduledSequence], results: list[Sampled | Exception | None]) -> list[Outcome]:

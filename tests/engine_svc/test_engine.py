@@ -266,6 +266,16 @@ def test_a_fault_in_one_choice_ends_the_request_with_all_choices() -> None:
     assert running.scheduler.num_free_blocks == 64
 
 
+def test_faults_in_all_choices_are_one_failure() -> None:
+    running = engine()
+    number = running.add(given.request(2, 4, n=3))
+    model_of(running).tamper = failing
+    running.step()
+    assert isinstance(running.answers[number].error, InternalError)
+    assert running.sample("pellucid_engine_requests_failed_total") == 1
+    assert running.sample("vllm:request_success_total", finished_reason="error") == 3
+
+
 def test_a_failed_step_ends_the_requests_in_it_and_the_engine_goes_on() -> None:
     running = engine(chunk=4)
     numbers = [running.add(given.request(length, 4, name=str(length))) for length in (2, 30)]

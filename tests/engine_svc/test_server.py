@@ -86,7 +86,7 @@ async def test_a_lost_engine_says_so_and_asks_the_process_to_end() -> None:
 async def test_draining_lets_running_requests_end_and_takes_no_more() -> None:
     async with serving() as served:
         async with served.open(prompt(simulate=script(*[[65]] * 10, delay_ms=20))) as stream:
-            await anext(stream)
+            last = await anext(stream)
             draining = asyncio.create_task(served.service.drain())
             await asyncio.sleep(0)
             with pytest.raises(Unavailable):

@@ -46,6 +46,14 @@ class Doomed(PagedModel):
         raise DeviceLost("gone")
 
 
+class CountingHeartbeat(Heartbeat):
+    num_paid = 0
+
+    def pay(self) -> None:
+        self.num_paid += 1
+        super().pay()
+
+
 class Ear(Answer):
     """An answer that can be awaited."""
 
@@ -61,11 +69,11 @@ class Ear(Answer):
 
 @asynccontextmanager
 async def running(
-    runner: Runner, *, max_waiting: int = 100, deaths: list[str] | None = None
+    runner: Runner, *, max_waiting: int = 100, deaths: list[str] | None = None, heartbeat: Heartbeat | None = None
 ) -> AsyncIterator[StepLoop]:
     engine = Engine(runner, given.scheduler(), EngineMetrics(CollectorRegistry(), "m"))
     died = [] if deaths is None else deaths
-    loop = StepLoop(engine, Places(8, max_waiting), Heartbeat(60.0), lambda: died.append("died"))
+    loop = StepLoop(engine, Places(8, max_waiting), heartbeat or Heartbeat(60.0), lambda: died.append("died"))
     loop.start()
     try:
         yield loop
@@ -208,6 +216,14 @@ async def test_an_idle_loop_and_a_sleeping_one_use_no_processor() -> None:
         before = spent(thread_id)
         await asyncio.sleep(0.3)
         assert spent(thread_id) - before <= 0.03
+
+
+async def test_every_step_is_a_beat() -> None:
+    model, ear, heartbeat = PagedModel(64, 4), Ear(), CountingHeartbeat(60.0)
+    async with running(model, heartbeat=heartbeat) as loop:
+        loop.submit(given.request(4, 9), ear.hear)
+        await heard(ear)
+    assert heartbeat.num_paid == model.num_steps == 9
 
 
 async def test_stopping_an_idle_loop_ends_its_thread() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine_svc.request import ChoiceOutput, Request, Sampled
+from engine_svc.request import ChoiceOutput, Request, Sampled, TokenLogprobs
 from engine_svc.scheduling.scheduler import Scheduler
 from engine_svc.scheduling.sequence import Sequence, Status, choices_of
 from engine_svc.scheduling.step import Outcome, Plan
@@ -120,6 +120,15 @@ def test_tokens_after_the_end_are_cut() -> None:
     _, outcomes = step(scheduler, 10, 11, 12)
     assert outcomes == [(sequence, ChoiceOutput(0, (10, 11), finish_reason="length"))]
     assert sequence.token_ids == [1, 2, 3, 10, 11]
+
+
+def test_log_probabilities_after_the_end_are_cut() -> None:
+    scheduler = given.scheduler()
+    sequence = add_one(scheduler, 3, 1, max_tokens=2)
+    logprobs = tuple(TokenLogprobs(-float(rank)) for rank in range(3))
+    plan = scheduler.schedule(0.0)
+    outcomes = scheduler.apply(plan.batch, [Sampled((10, 11, 12), logprobs)])
+    assert outcomes == [(sequence, ChoiceOutput(0, (10, 11), logprobs[:2], "length"))]
 
 
 def test_an_end_token_is_part_of_the_output_and_named() -> None:
