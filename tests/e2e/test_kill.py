@@ -16,14 +16,14 @@ from tests.stack import SERVICES, Stack, running_stack
 SLOW: dict[str, Any] = {
     "model": "simulated",
     "messages": [{"role": "user", "content": "hi"}],
-    "extra_body": {"simulate": {"steps": ["tick "], "repeat": 100_000, "delay_ms": 20}},
-    "max_tokens": 100_000,
+    "extra_body": {"simulate": {"steps": ["tick "], "repeat": 1_000, "delay_ms": 50}},
+    "max_tokens": 5_000,
 }
 
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
-    with running_stack("--model", "simulated", "--max-model-len", "200000") as running:
+    with running_stack("--model", "simulated") as running:
         yield running
 
 

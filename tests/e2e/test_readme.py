@@ -1,0 +1,37 @@
+"""The examples of README.md answer."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+from tests.stack import Stack
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+ADDRESS = "http://127.0.0.1:8000"
+
+
+def example(pattern: str, stack: Stack) -> str:
+    """The one example that matches, for a stack on another port."""
+    (found,) = re.findall(pattern, README, re.MULTILINE | re.DOTALL)
+    assert ADDRESS in found
+    return str(found).replace(ADDRESS, stack.url)
+
+
+def test_the_curl_line(real: Stack) -> None:
+    words = shlex.split(example(r"^    (curl [^\n]*/chat/completions .*?}')$", real))
+    name, _, value = words[words.index("-H") + 1].partition(": ")
+    body = words[words.index("-d") + 1].encode()
+    with urllib.request.urlopen(urllib.request.Request(words[1], data=body, headers={name: value})) as answer:
+        assert "Paris" in json.load(answer)["choices"][0]["message"]["content"]
+
+
+def test_the_openai_client(real: Stack) -> None:
+    program = example(r"^```python\n(.*?)^```$", real)
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert done.stdout.strip()
