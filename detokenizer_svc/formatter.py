@@ -106,10 +106,8 @@ class Formatter:
     def _decode(self, token_ids: Sequence[int], end: EngineEnd | None) -> list[Item]:
         if end is None:
             return self._decoder.feed(token_ids)
-        items = self._decoder.feed(token_ids[:-1] if end.by_token else token_ids)
-        if end.by_token and self._positions is not None:
-            self._positions.add(0)
-        return items + self._decoder.finish()
+        text_ids = token_ids[:-1] if end.by_token else token_ids
+        return self._decoder.feed(text_ids) + self._decoder.finish()
 
     def _until_stop(self, stop: StopMatcher, items: Iterable[Item], *, is_last: bool) -> list[Item]:
         """The items up to a stop string; from the tokens behind it on, nothing belongs to the choice."""

@@ -66,9 +66,11 @@ class Answer:
     reasoning: str = ""
     calls: list[list[str]] = field(default_factory=list)
     logprobs: list[pb.TokenLogProb] = field(default_factory=list)
+    num_events: int = 0
     last: pb.FormatEvent = field(default_factory=pb.FormatEvent)
 
     def add(self, event: pb.FormatEvent) -> None:
+        self.num_events += 1
         for delta in event.deltas:
             self.content += delta.content
             self.reasoning += delta.reasoning
@@ -243,13 +245,14 @@ async def test_a_wrong_input_ends_its_choice_and_no_other(message: pb.FormatInpu
         assert [delta.content async for event in other for delta in event.deltas] == ["y"]
 
 
-async def test_a_long_replay_is_formatted_in_portions() -> None:
-    text = "0123456789" * 400
+async def test_a_long_replay_is_formatted_in_portions_between_which_others_have_their_turn() -> None:
+    text = "0123456789" * 4000
     assert len(text) > 5 * BATCH_TOKENS
     async with serving() as connection:
         answer = await ask(connection.client, pb.FormatRequest(), *inputs_of(text, reason="length"))
         assert answer.content == text
         assert answer.last.completion_tokens == len(text)
+        assert answer.num_events > 1
         assert connection.metric("pellucid_detokenizer_events_total") == -(-len(text) // BATCH_TOKENS)
 
 

@@ -116,6 +116,13 @@ def test_a_marker_of_another_stage_ends_the_search_for_an_opening_tag(
     assert list(stage.feed(Content("<think>"))) == [Content("<think>")]
 
 
+def test_a_marker_of_another_stage_behind_the_closing_tag() -> None:
+    stage = Think(ParserContext(reasoning_state=UNDECIDED))
+    assert list(stage.feed(Content("\n<think>a</think>\n"))) == [Reasoning("a"), ThinkingEnd()]
+    assert list(stage.feed(Marker("[CALL]"))) == [Marker("[CALL]")]
+    assert list(stage.feed(Content("\n"))) == [Content("\n")]
+
+
 def test_a_marker_of_another_stage_inside_thinking_is_thinking() -> None:
     stage = Think(ParserContext(reasoning_state=OPEN))
     assert list(stage.feed(Content("a </"))) == [Reasoning("a")]

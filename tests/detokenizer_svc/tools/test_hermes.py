@@ -89,6 +89,13 @@ def test_a_long_call_is_streamed() -> None:
     assert json.loads("".join(piece.arguments for piece in others)) == {"text": "x" * 2000}
 
 
+@pytest.mark.parametrize(("length", "num_pieces"), [(21, 2), (22, 3)])
+def test_the_length_from_which_a_call_is_streamed(length: int, num_pieces: int) -> None:
+    text = call_with("x" * (length - len('{"text": ""}')))
+    context = ParserContext(stream_arguments_after=20)
+    assert len(pieces_of(run(SPEC, cut(text.encode(), 1), context=context))) == num_pieces
+
+
 def test_nothing_is_streamed_before_the_name_is_known() -> None:
     text = f'{OPENING}{{"arguments": {{"text": "{"x" * 2000}"}}, "name": "write"}}{CLOSING}'
     assert len(pieces_of(run_text(SPEC, text, size=1))) == 2

@@ -51,6 +51,13 @@ def test_long_arguments_are_not_streamed_from_thinking() -> None:
     assert feed(reader, ThinkingEnd()) == [Reasoning('<tool_call>{"name": "f", "arguments": {"a": "xxx')]
 
 
+def test_half_a_call_in_thinking_is_thinking_however_long() -> None:
+    text = b'x <tool_call>{"name": "f", "arguments": {"a": "xxx'
+    for context in (ParserContext(stream_arguments_after=0), ParserContext(stream_arguments_after=1024)):
+        output = run(SPEC, [text], context=context)
+        assert (output.reasoning, output.calls) == (text.decode(), [])
+
+
 def test_the_answer_is_not_its_business() -> None:
     assert feed(stage(), Content(GOOD)) == [Content(GOOD)]
 
