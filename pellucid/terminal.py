@@ -121,8 +121,8 @@ class Terminal:
         self._submit(self._live.stop)
 
     def _print(self, name: str, text: Text) -> None:
-        prefix = Text(f"{name:<{self._width}} | ", self._styles.get(name, "bold"))
-        self._submit(partial(self._console.print, prefix.append_text(text), highlight=False, soft_wrap=True))
+        line = Text.assemble((f"{name:<{self._width}} | ", self._styles.get(name, "bold")), text)
+        self._submit(partial(self._console.print, line, highlight=False, soft_wrap=True))
 
     def _submit(self, action: Callable[[], None]) -> None:
         try:

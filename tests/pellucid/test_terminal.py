@@ -35,7 +35,7 @@ def test_colours_of_a_service_are_kept_on_a_terminal_and_dropped_in_a_pipe() -> 
     def act(terminal: Terminal) -> None:
         terminal.line("engine", "\x1b[31mred\x1b[0m")
 
-    assert "\x1b[31mred" in written(act, terminal=True)
+    assert "\x1b[33mengine      | \x1b[0m\x1b[31mred\x1b[0m" in written(act, terminal=True)
     assert written(act) == "engine      | red\n"
 
 
