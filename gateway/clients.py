@@ -106,7 +106,12 @@ class TokenizerClient:
 
     async def tokenize(self, inputs: Sequence[str | bytes]) -> list[Sequence[int]]:
         """The tokens of each input by itself. In a text the spelling of a special token is that token."""
-        message = tokenizer_pb2.TokenizeRequest(inputs=map(_tokenize_input, inputs), parse_special_tokens=True)
+        message = tokenizer_pb2.TokenizeRequest(parse_special_tokens=True)
+        for each in inputs:
+            if isinstance(each, str):
+                message.inputs.add(text=each)
+            else:
+                message.inputs.add(raw=each)
         answer = await _answer(self._stub.Tokenize(message, timeout=self._timeout), "tokenizer")
         return [output.token_ids for output in answer.outputs]
 
@@ -282,12 +287,6 @@ def _tools(tools: Sequence[Tool]) -> list[common_pb2.ToolDefinition]:
     ]
 
 
-def _tokenize_input(each: str | bytes) -> tokenizer_pb2.TokenizeInput:
-    if isinstance(each, str):
-        return tokenizer_pb2.TokenizeInput(text=each)
-    return tokenizer_pb2.TokenizeInput(raw=each)
-
-
 def _sampling_params(sampling: Sampling, n: int) -> engine_pb2.SamplingParams:
     return engine_pb2.SamplingParams(
         temperature=sampling.temperature,
@@ -309,12 +308,10 @@ def _sampling_params(sampling: Sampling, n: int) -> engine_pb2.SamplingParams:
 
 
 def _simulated_script(script: ScriptTokens) -> engine_pb2.SimulatedScript:
-    return engine_pb2.SimulatedScript(
-        steps=[engine_pb2.SimulatedStep(token_ids=step) for step in script.steps],
-        repeat=script.repeat,
-        delay_ms=script.delay_ms,
-        finish=script.finish,
-    )
+    message = engine_pb2.SimulatedScript(repeat=script.repeat, delay_ms=script.delay_ms, finish=script.finish)
+    for step in script.steps:
+        message.steps.add().token_ids.extend(step)
+    return message
 
 
 def _head(event: engine_pb2.GenerateEvent) -> Head:

@@ -73,7 +73,7 @@ def _count_separators(text: bytes) -> int:
 
 def _diagnosis(body: bytes, error: orjson.JSONDecodeError) -> InvalidRequest:
     try:
-        value = json.loads(body)
+        value = json.loads(body, parse_int=float)
     except RecursionError:
         return InvalidRequest("the body is not read: it is nested too deeply")
     except ValueError:

@@ -56,8 +56,8 @@ class Schema(BaseModel):
                 yield f"{prefix}{name}"
 
 
-def validate(schema: type[SchemaT], document: Mapping[str, Any], maps: frozenset[str] = frozenset()) -> SchemaT:
-    """Read a document. Raises ``InvalidRequest`` for the first fault; inside of a field in ``maps`` it names the field.
+def validate(schema: type[SchemaT], document: Mapping[str, Any], whole: frozenset[str] = frozenset()) -> SchemaT:
+    """Read a document. Raises ``InvalidRequest`` for the first fault; in a field among ``whole`` it names the field.
 
     Inputs are never repeated in the message.
     """
@@ -66,9 +66,9 @@ def validate(schema: type[SchemaT], document: Mapping[str, Any], maps: frozenset
     except ValidationError as error:
         faults = error.errors(include_url=False, include_input=False)
     path = tuple(part for part in faults[0]["loc"] if not (isinstance(part, str) and part.startswith(TAG)))
-    is_entry = len(path) > 1 and path[0] in maps
+    is_entry = len(path) > 1 and path[0] in whole
     param = spell(path[:1] if is_entry else path)
-    subject = f"an entry of {param}" if is_entry else param
+    subject = f"a part of {param}" if is_entry else param
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
     raise InvalidRequest(f"{subject} {_sentence(faults[0])}{more}", param=param)
 

@@ -28,6 +28,7 @@ from gateway.limits import (
     MAX_TOKENS,
     MAX_TOOLS,
     MAX_TOP_LOGPROBS,
+    MIN_REPETITION_PENALTY,
 )
 from gateway.schemas.base import TAG, Schema, validate
 from gateway.schemas.messages import Message, read_message
@@ -36,7 +37,7 @@ from gateway.schemas.tools import Tool, dump_object, read_tool_choice, read_tool
 from gateway.schemas.unsupported import is_known, refuse_unsupported
 from svclib.errors import InvalidRequest, Unsupported
 
-_MAPS: Final = frozenset({"logit_bias", "metadata"})
+_NAMED_AS_A_WHOLE: Final = frozenset({"logit_bias", "metadata", "response_format", "stop", "stop_token_ids"})
 
 Label = Annotated[str, Field(max_length=MAX_LABEL_CHARS)]
 StopString = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]
@@ -83,7 +84,7 @@ class ChatCompletion(Schema):
     min_p: Share | None = None
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
-    repetition_penalty: Annotated[float, Field(gt=0, le=MAX_REPETITION_PENALTY)] | None = None
+    repetition_penalty: Annotated[float, Field(ge=MIN_REPETITION_PENALTY, le=MAX_REPETITION_PENALTY)] | None = None
     logit_bias: (
         Annotated[
             dict[Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,9})$")], Annotated[float, Field(ge=-100, le=100)]],
@@ -145,7 +146,7 @@ class ChatCompletion(Schema):
 
 def read_chat(document: Mapping[str, Any], *, reject_unknown: bool) -> chat.ChatRequest:
     """The request in a document. Raises ``InvalidRequest`` naming the field at fault."""
-    fields = validate(ChatCompletion, document, _MAPS)
+    fields = validate(ChatCompletion, document, _NAMED_AS_A_WHOLE)
     refuse_unsupported(document)
     ignored = tuple(fields.unknown())
     if ignored and reject_unknown:

@@ -16,6 +16,11 @@ _UNSUPPORTED: Final = ("refusal", "audio", "function_call")
 """Fields of an assistant's message that change the prompt and that no template here can express."""
 
 
+_MEDIA: Final = frozenset(
+    {"image_url", "input_image", "image", "input_audio", "audio_url", "audio", "video_url", "video", "file", "refusal"}
+)
+
+
 class Part(Schema):
     type: str
     text: str | None = None
@@ -114,8 +119,10 @@ def _read_content(content: str | list[Part] | None, param: str) -> str | tuple[s
 
 
 def _read_part(part: Part, param: str) -> str:
-    if part.type != "text":
+    if part.type in _MEDIA:
         raise Unsupported(f"{param} is not text, and this model reads only text", param=param)
+    if part.type != "text":
+        raise InvalidRequest(f"{param}.type must be `text`", param=f"{param}.type")
     if part.text is None:
         raise InvalidRequest(f"{param}.text is missing", param=f"{param}.text")
     return part.text
