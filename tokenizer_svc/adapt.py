@@ -81,17 +81,16 @@ def _place_system(numbered: list[_Numbered], capabilities: Capabilities) -> list
     """Merge and move system turns to where the template takes them."""
     leading = list(takewhile(lambda entry: entry[1].role in ("system", "developer"), numbered))
     rest = numbered[len(leading) :]
-    if capabilities.system_role and (capabilities.late_system or len(leading) == 1):
-        merged = leading
-    elif not leading:
-        merged = []
-    elif capabilities.system_role:
-        merged = [(0, Message(leading[0][1].role, _joined_text(leading)))]
-    else:
-        merged, rest = [], [_with_prefix(rest, _joined_text(leading)), *rest[1:]]
     if not capabilities.late_system:
         _refuse_system(rest)
-    return merged + rest
+    if not leading:
+        return rest
+    role = leading[0][1].role
+    if not (capabilities.developer_role if role == "developer" else capabilities.system_role):
+        return [_with_prefix(rest, _joined_text(leading)), *rest[1:]]
+    if capabilities.late_system or len(leading) == 1:
+        return numbered
+    return [(0, Message(role, _joined_text(leading))), *rest]
 
 
 def _joined_text(messages: list[_Numbered]) -> str:

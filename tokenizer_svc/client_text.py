@@ -32,7 +32,7 @@ _FIELDS: Final = frozenset(
     re.findall(
         r"\S+",
         """
-        id type function name arguments description parameters strict text
+        id type function name arguments description parameters strict text content role
         title properties required items enum const default format anyOf oneOf allOf additionalProperties
         minimum maximum minLength maxLength minItems maxItems pattern nullable $ref $defs
         """,
@@ -125,15 +125,17 @@ class _Spellings:
 
     def broken(self, text: str, mark: str) -> str:
         """The text with a mark wherever a spelling stands, or could come to stand through a neighbour."""
-        starts = [match.end() for match in self._candidates.finditer(text) if text.startswith(self._all, match.start())]
+        inside = [match.end() for match in self._candidates.finditer(text) if text.startswith(self._all, match.start())]
         core = text.strip()
-        if core and not self._is_template_word(core):
-            start = text.index(core)
-            if self._begins_spelling(core) or (not starts and core in self._joined):
-                starts.append(start + len(core))
-            if self._ends_spelling(core):
-                starts.append(start)
-        return _with_marks(text, starts, mark) if starts else text
+        start = text.index(core)
+        edges = []
+        if self._begins_spelling(core) or (core and not inside and core in self._joined):
+            edges.append(start + len(core))
+        if self._ends_spelling(core):
+            edges.append(start)
+        if edges and self._is_template_word(core):
+            edges = []
+        return _with_marks(text, inside + edges, mark) if inside or edges else text
 
     def _begins_spelling(self, core: str) -> bool:
         return any(core[-length:] in self._tails for length in range(1, min(self._longest, len(core) + 1)))

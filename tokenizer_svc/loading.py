@@ -1,4 +1,7 @@
-"""Loads tokenizers: a Hugging Face folder or id, a GGUF file, or the simulated model's."""
+"""Loads tokenizers: a Hugging Face folder or id, a GGUF file, or the simulated model's.
+
+transformers takes a second to import, and the simulated model needs none of it: so it is imported where it is used.
+"""
 
 from __future__ import annotations
 
@@ -73,9 +76,18 @@ def _simulated() -> LoadedTokenizer:
     )
 
 
+def _logging_with_ours() -> None:
+    """Let what transformers logs go where our logs go, in their form."""
+    from transformers.utils import logging
+
+    logging.disable_default_handler()
+    logging.enable_propagation()
+
+
 def _from_gguf(path: Path) -> LoadedTokenizer:
     from tokenizer_svc.gguf_tokenizer import load_gguf_tokenizer
 
+    _logging_with_ours()
     backend, turn_ends = load_gguf_tokenizer(path)
     return _loaded(backend, turn_ends, knows_turn_ends=False)
 
@@ -83,7 +95,9 @@ def _from_gguf(path: Path) -> LoadedTokenizer:
 def _from_hugging_face(source: str) -> LoadedTokenizer:
     from transformers import AutoTokenizer
 
-    backend = AutoTokenizer.from_pretrained(source, local_files_only=Path(source).is_dir())
+    _logging_with_ours()
+    is_local = Path(source).is_dir()
+    backend = AutoTokenizer.from_pretrained(source, local_files_only=is_local, trust_remote_code=False)
     turn_ends = _generation_eos(source)
     return _loaded(backend, turn_ends, knows_turn_ends=bool(turn_ends))
 

@@ -91,8 +91,10 @@ class PromptTokenizer:
             tokenized_at=time.time(),
         )
 
-    def tokenize(self, value: str | bytes, *, add_special_tokens: bool, parse_special_tokens: bool) -> list[int]:
-        """Ids of a text, or of bytes that need not be whole characters. Raises ``InvalidRequest``."""
+    def tokenize(
+        self, value: str | bytes, param: str, *, add_special_tokens: bool, parse_special_tokens: bool
+    ) -> list[int]:
+        """Ids of a text, or of bytes that need not be whole characters. Raises ``InvalidRequest``, naming ``param``."""
         if isinstance(value, str):
             return self._encoder.encode(
                 value, add_special_tokens=add_special_tokens, parse_special_tokens=parse_special_tokens
@@ -102,7 +104,7 @@ class PromptTokenizer:
         try:
             return self._byte_tokens.encode(value, parse_special_tokens=parse_special_tokens)
         except NoSuchBytes:
-            raise InvalidRequest("this model's vocabulary has no tokens for these bytes", param="inputs") from None
+            raise InvalidRequest("this model's vocabulary has no tokens for these bytes", param=param) from None
 
     def detokenize(self, ids: list[int], *, skip_special_tokens: bool) -> str:
         """The text of some ids. Raises ``InvalidRequest`` for an id that is no token."""

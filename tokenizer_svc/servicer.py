@@ -106,7 +106,7 @@ class TokenizerServicer(pb_grpc.TokenizerServicer):
             add_special_tokens=request.add_special_tokens,
             parse_special_tokens=request.parse_special_tokens,
         )
-        return [tokenize(value) for value in inputs]
+        return [tokenize(value, f"inputs[{index}]") for index, value in enumerate(inputs)]
 
 
 def _conversation(request: pb.RenderRequest) -> Conversation:

@@ -76,6 +76,16 @@ def test_system_text_goes_to_the_first_user_turn_where_there_is_no_such_role() -
     assert turns == [{"role": "user", "content": "s\n\nd\ne\n\nu\nv"}, {"role": "assistant", "content": "a"}]
 
 
+def test_developer_turns_alone_can_be_known() -> None:
+    abilities = {"system_role": False, "late_system": False}
+    assert adapted(Message("developer", "d"), USER, **abilities)[0] == {"role": "developer", "content": "d"}
+    assert adapted(Message("developer", "d"), Message("system", "s"), USER, **abilities)[0] == {
+        "role": "developer",
+        "content": "d\n\ns",
+    }
+    assert adapted(Message("system", "s"), USER, **abilities) == [{"role": "user", "content": "s\n\nhi"}]
+
+
 @pytest.mark.parametrize("following", [(), (Message("assistant", "a"),)])
 def test_system_text_with_no_user_turn_to_go_to(following: tuple[Message, ...]) -> None:
     error = refusal(Message("system", "s"), *following, system_role=False, late_system=False)

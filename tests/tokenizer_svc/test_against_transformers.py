@@ -221,7 +221,7 @@ def test_i05_one_bos_at_the_start(name: str) -> None:
 @pytest.mark.parametrize("add_special_tokens", [False, True])
 def test_i05_plain_texts(name: str, add_special_tokens: bool) -> None:
     for text in ("hi", " hi  there\n\n1. x", "", "Zürich 你好 😀"):
-        ids = real.ours(name).tokenize(text, add_special_tokens=add_special_tokens, parse_special_tokens=True)
+        ids = real.ours(name).tokenize(text, "x", add_special_tokens=add_special_tokens, parse_special_tokens=True)
         assert ids == real.theirs(name)(text, add_special_tokens=add_special_tokens)["input_ids"]
 
 

@@ -49,7 +49,7 @@ def test_a_model_without_a_chat_template() -> None:
     assert caught.value.param == "messages"
     assert tokenizer.template_version == tokenizer.tool_format == tokenizer.reasoning_format == ""
     assert tokenizer.capabilities is None
-    assert tokenizer.tokenize("fox", add_special_tokens=False, parse_special_tokens=False)
+    assert tokenizer.tokenize("fox", "x", add_special_tokens=False, parse_special_tokens=False)
 
 
 def test_a_template_of_its_own_for_tools() -> None:
@@ -99,11 +99,11 @@ def test_nor_are_they_looked_for_when_the_files_name_them() -> None:
 
 def test_bytes() -> None:
     tokenizer = PromptTokenizer(loaded(), LIMITS)
-    ids = tokenizer.tokenize(b"<s>\xf0", add_special_tokens=False, parse_special_tokens=True)
+    ids = tokenizer.tokenize(b"<s>\xf0", "x", add_special_tokens=False, parse_special_tokens=True)
     assert ids[0] == token_id("<s>")
     assert len(ids) == 2
     with pytest.raises(InvalidRequest) as caught:
-        tokenizer.tokenize(b"a", add_special_tokens=True, parse_special_tokens=False)
+        tokenizer.tokenize(b"a", "x", add_special_tokens=True, parse_special_tokens=False)
     assert caught.value.param == "add_special_tokens"
     with pytest.raises(InvalidRequest) as caught:
         tokenizer.detokenize([tokenizer.vocab_size], skip_special_tokens=False)

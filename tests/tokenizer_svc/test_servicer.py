@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 import pytest
 from prometheus_client import CollectorRegistry
+from tokenizers import Tokenizer, models
 
 from protos import simulated
 from protos.v1 import common_pb2
@@ -228,6 +229,13 @@ async def test_tokenize_with_special_tokens() -> None:
         request.parse_special_tokens = False
         (plain,) = (await service.stub.Tokenize(request)).outputs
         assert len(plain.token_ids) == 3
+
+
+async def test_bytes_that_the_vocabulary_does_not_have() -> None:
+    words = Tokenizer(models.WordLevel({"<unk>": 0, "fox": 1}, unk_token="<unk>"))
+    async with served(PromptTokenizer(LoadedTokenizer(words, {}, {}, (0,), True), LIMITS)) as service:
+        inputs = [pb.TokenizeInput(raw=b"fox"), pb.TokenizeInput(raw=b"\xf0")]
+        assert (await refusal(service.stub.Tokenize(pb.TokenizeRequest(inputs=inputs)))).param == "inputs[1]"
 
 
 @pytest.mark.parametrize(

@@ -32,18 +32,18 @@ def test_the_vocabulary_is_that_of_the_contract() -> None:
 
 @given(st.text())
 def test_a_texts_tokens_are_its_bytes(text: str) -> None:
-    ids = SIMULATED.tokenize(text, add_special_tokens=False, parse_special_tokens=False)
+    ids = SIMULATED.tokenize(text, "x", add_special_tokens=False, parse_special_tokens=False)
     assert bytes(ids) == text.encode()
     assert SIMULATED.detokenize(ids, skip_special_tokens=False) == text
 
 
 @given(st.binary())
 def test_any_bytes(raw: bytes) -> None:
-    assert bytes(SIMULATED.tokenize(raw, add_special_tokens=False, parse_special_tokens=False)) == raw
+    assert bytes(SIMULATED.tokenize(raw, "x", add_special_tokens=False, parse_special_tokens=False)) == raw
 
 
 def test_control_tokens_when_asked_for() -> None:
-    ids = SIMULATED.tokenize("a<|im_end|>", add_special_tokens=False, parse_special_tokens=True)
+    ids = SIMULATED.tokenize("a<|im_end|>", "x", add_special_tokens=False, parse_special_tokens=True)
     assert ids == [ord("a"), simulated.EOS_TOKEN_ID]
     assert SIMULATED.detokenize(ids, skip_special_tokens=True) == "a"
 
