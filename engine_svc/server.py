@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 from collections.abc import Callable
 from typing import Final
@@ -56,6 +57,9 @@ class EngineService:
         backend = self._build(runner, lambda: self._die(health))
         self._servicer.attach(backend)
         self._steps = backend.steps
+        # What is loaded stays for good: a collection that looked at all of it would be felt as a pause in every stream.
+        gc.collect()
+        gc.freeze()
         self._steps.start()
         self._watch = asyncio.create_task(self._watch_heartbeat(health))
 

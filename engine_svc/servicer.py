@@ -16,7 +16,7 @@ from engine_svc.output import RequestOutput
 from engine_svc.request import ChoiceOutput, FinishReason, Request, SamplingParams, Script, TokenLogprobs
 from engine_svc.scheduling.capacity import Capacity
 from engine_svc.step_loop import StepLoop
-from engine_svc.validation import check_end_tokens, check_prompt, check_sampling, check_script
+from engine_svc.validation import MAX_SCRIPT_BYTES, check_end_tokens, check_prompt, check_sampling, check_script
 from protos.v1 import common_pb2, engine_pb2, engine_pb2_grpc
 from svclib.errors import InvalidRequest, ServiceError, Unsupported
 from svclib.server import unary
@@ -120,9 +120,9 @@ class EngineServicer(engine_pb2_grpc.EngineServicer):
 
 def read_request(message: engine_pb2.GenerateRequest, info: RunnerInfo, capacity: Capacity) -> Request:
     """The request in a message, complete and within all limits. Raises ``InvalidRequest`` naming what is not."""
-    prompt = tuple(message.input_ids)
     asked = message.sampling_params.max_tokens if message.sampling_params.HasField("max_tokens") else None
-    max_tokens = capacity.max_tokens(len(prompt), asked)
+    max_tokens = capacity.max_tokens(len(message.input_ids), asked)
+    prompt = tuple(message.input_ids)
     check_prompt(prompt, info.vocab_size)
     params = _read_sampling(message.sampling_params, max_tokens)
     check_sampling(params, info.vocab_size)
@@ -164,6 +164,8 @@ def _read_sampling(message: engine_pb2.SamplingParams, max_tokens: int) -> Sampl
 def _read_script(message: engine_pb2.SimulatedScript, info: RunnerInfo) -> Script:
     if not info.simulated:
         raise Unsupported("only a simulated model answers from a script", param="simulate")
+    if message.ByteSize() > MAX_SCRIPT_BYTES:
+        raise InvalidRequest(f"a script can have {MAX_SCRIPT_BYTES} bytes at most", param="simulate")
     script = Script(
         steps=tuple(tuple(step.token_ids) for step in message.steps),
         repeat=message.repeat if message.HasField("repeat") else 1,
