@@ -75,9 +75,7 @@ def check_end_tokens(token_ids: frozenset[int], vocab_size: int, *, param: str) 
 def check_script(script: Script, vocab_size: int) -> None:
     """Raises ``InvalidRequest`` for a script that is too long, too slow, or speaks of unknown tokens."""
     if len(script.steps) * script.repeat > MAX_SCRIPT_STEPS:
-        raise InvalidRequest(
-            f"a script can have {MAX_SCRIPT_STEPS} steps with its repetitions", param="simulate"
-        )
+        raise InvalidRequest(f"a script can have {MAX_SCRIPT_STEPS} steps with its repetitions", param="simulate")
     if not 0.0 <= script.delay <= MAX_SCRIPT_DELAY:
         raise InvalidRequest(f"delay_ms must be between 0 and {MAX_SCRIPT_DELAY * 1000:.0f}", param="simulate.delay_ms")
     for step in script.steps:
