@@ -116,7 +116,9 @@ class _Spellings:
         # A token of one character cannot be broken; no tokenizer has one that steers.
         self._all = tuple(text for text in spellings if len(text) > 1)
         firsts = {text[0] for text in self._all}
-        self._candidates = re.compile("|".join(_candidate(first, self._all) for first in firsts))
+        self._candidates = re.compile("|".join(_candidate(first, self._all) for first in firsts) or _NOTHING)
+        self._first = _any_of(firsts)
+        self._last = _any_of({text[-1] for text in self._all})
         self._heads = {text[i:] for text in self._all for i in range(1, len(text))}
         self._tails = {text[:i] for text in self._all for i in range(1, len(text))}
         self._longest = max(map(len, self._all), default=0)
@@ -138,20 +140,30 @@ class _Spellings:
         return _with_marks(text, inside + edges, mark) if inside or edges else text
 
     def _begins_spelling(self, core: str) -> bool:
-        return any(core[-length:] in self._tails for length in range(1, min(self._longest, len(core) + 1)))
+        end = core[-self._longest :]
+        return any(end[match.start() :] in self._tails for match in self._first.finditer(end))
 
     def _ends_spelling(self, core: str) -> bool:
-        return any(core[:length] in self._heads for length in range(1, min(self._longest, len(core) + 1)))
+        start = core[: self._longest]
+        return any(start[: match.end()] in self._heads for match in self._last.finditer(start))
 
     def _is_template_word(self, core: str) -> bool:
         """Whether the template may compare with this word, as with the types of a JSON Schema; marks would hide it."""
         return core.isalnum() and (f"'{core}'" in self._template or f'"{core}"' in self._template)
 
 
+_NOTHING: Final = "(?!)"
+"""A pattern that matches nowhere."""
+
+
+def _any_of(characters: set[str]) -> re.Pattern[str]:
+    return re.compile(f"[{''.join(map(re.escape, sorted(characters)))}]" if characters else _NOTHING)
+
+
 def _candidate(first: str, spellings: Iterable[str]) -> str:
     """Pattern of the first character of a spelling when one of the second characters follows it."""
-    seconds = "".join(sorted({re.escape(text[1]) for text in spellings if text[0] == first}))
-    return f"{re.escape(first)}(?=[{seconds}])"
+    seconds = _any_of({text[1] for text in spellings if text[0] == first})
+    return f"{re.escape(first)}(?={seconds.pattern})"
 
 
 def _with_marks(text: str, positions: list[int], mark: str) -> str:
