@@ -48,8 +48,8 @@ INFO_SECONDS: Final = 5.0
 PROMPT_TAIL_TOKENS: Final = 8
 """More than enough for a character that the prompt began."""
 
-EngineSession: TypeAlias = SessionClient[engine_pb2.GenerateRequest, engine_pb2.StopChoice, engine_pb2.GenerateEvent]
-EngineStream: TypeAlias = Stream[engine_pb2.GenerateRequest, engine_pb2.StopChoice, engine_pb2.GenerateEvent]
+EngineSession: TypeAlias = SessionClient[engine_pb2.GenerateRequest, engine_pb2.StopChoices, engine_pb2.GenerateEvent]
+EngineStream: TypeAlias = Stream[engine_pb2.GenerateRequest, engine_pb2.StopChoices, engine_pb2.GenerateEvent]
 FormatSession: TypeAlias = SessionClient[
     detokenizer_pb2.FormatRequest, detokenizer_pb2.FormatInput, detokenizer_pb2.FormatEvent
 ]
@@ -228,7 +228,7 @@ class SessionGeneration(_OnSession[EngineStream]):
 
     def stop_choice(self, index: int) -> None:
         if index not in self._ended:
-            self._stream.send(engine_pb2.StopChoice(index=index))
+            self._stream.send(engine_pb2.StopChoices(indices=[index]))
 
 
 class Formatting(_OnSession[FormatStream]):

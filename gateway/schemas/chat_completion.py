@@ -148,12 +148,9 @@ def read_chat(document: Mapping[str, Any], *, reject_unknown: bool) -> chat.Chat
     """The request in a document. Raises ``InvalidRequest`` naming the field at fault."""
     fields = validate(ChatCompletion, document, _NAMED_AS_A_WHOLE)
     refuse_unsupported(document)
-    ignored = tuple(fields.unknown())
-    if ignored and reject_unknown:
-        raise InvalidRequest(f"nobody knows the field {ignored[0]}", param=ignored[0])
     tools = read_tools(fields.tools or ())
     stop = (fields.stop,) if isinstance(fields.stop, str) else tuple(fields.stop or ())
-    return chat.ChatRequest(
+    request = chat.ChatRequest(
         model=fields.model,
         messages=tuple(read_message(turn, f"messages[{number}]") for number, turn in enumerate(fields.messages)),
         sampling=_read_sampling(fields),
@@ -165,8 +162,11 @@ def read_chat(document: Mapping[str, Any], *, reject_unknown: bool) -> chat.Chat
         **_read_prompt(fields),
         script=None if fields.simulate is None else read_script(fields.simulate),
         max_tokens_param="max_tokens" if fields.max_completion_tokens is None else "max_completion_tokens",
-        ignored=ignored,
+        ignored=tuple(fields.unknown()),
     )
+    if request.ignored and reject_unknown:
+        raise InvalidRequest(f"nobody knows the field {request.ignored[0]}", param=request.ignored[0])
+    return request
 
 
 def _read_sampling(fields: ChatCompletion) -> chat.Sampling:
