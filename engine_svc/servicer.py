@@ -22,7 +22,7 @@ from svclib.errors import InvalidRequest, ServiceError, Unsupported
 from svclib.server import unary
 from svclib.session import Call, SessionServer
 
-GenerateCall: TypeAlias = Call[engine_pb2.GenerateRequest, engine_pb2.StopChoice, engine_pb2.GenerateEvent]
+GenerateCall: TypeAlias = Call[engine_pb2.GenerateRequest, engine_pb2.StopChoices, engine_pb2.GenerateEvent]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +113,10 @@ class EngineServicer(engine_pb2_grpc.EngineServicer):
 
     async def _stop_choices(self, call: GenerateCall, request: Request, group_id: int) -> None:
         async for message in call:
-            if message.index >= request.sampling_params.n:
-                raise InvalidRequest(f"there is no choice {message.index} to stop")
-            self._backend.steps.stop_choice(group_id, message.index)
+            for index in message.indices:
+                if index >= request.sampling_params.n:
+                    raise InvalidRequest(f"there is no choice {index} to stop")
+                self._backend.steps.stop_choice(group_id, index)
 
 
 def read_request(message: engine_pb2.GenerateRequest, info: RunnerInfo, capacity: Capacity) -> Request:

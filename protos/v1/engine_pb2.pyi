@@ -292,26 +292,30 @@ class GenerateRequest(_message.Message):
 Global___GenerateRequest: _TypeAlias = GenerateRequest  # noqa: Y015
 
 @_typing.final
-class StopChoice(_message.Message):
-    """Sent while a request runs: this choice needs no more tokens; the other choices go on."""
+class StopChoices(_message.Message):
+    """Sent while a request runs: these choices need no more tokens; the others go on. A list, because several may stop
+    before the next frame is written and inputs are merged.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    INDEX_FIELD_NUMBER: _builtins.int
-    index: _builtins.int
-    """Which choice."""
+    INDICES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def indices(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Which choices."""
+
     def __init__(
         self,
         *,
-        index: _builtins.int = ...,
+        indices: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["indices", b"indices"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___StopChoice: _TypeAlias = StopChoice  # noqa: Y015
+Global___StopChoices: _TypeAlias = StopChoices  # noqa: Y015
 
 @_typing.final
 class GenerateChunk(_message.Message):
@@ -470,7 +474,7 @@ class EngineClientEntry(_message.Message):
         """Begins a request."""
 
     @_builtins.property
-    def input(self) -> Global___StopChoice:
+    def input(self) -> Global___StopChoices:
         """Goes to a running request."""
 
     @_builtins.property
@@ -486,7 +490,7 @@ class EngineClientEntry(_message.Message):
         *,
         id: _builtins.int = ...,
         open: Global___GenerateRequest | None = ...,
-        input: Global___StopChoice | None = ...,
+        input: Global___StopChoices | None = ...,
         cancel: _common_pb2.Cancel | None = ...,
         opening: _common_pb2.Opening | None = ...,
     ) -> None: ...

@@ -20,8 +20,8 @@ from svclib.server import Health
 from svclib.session import Opening, SessionClient, Stream
 
 EOS = 258
-Client: TypeAlias = SessionClient[engine_pb2.GenerateRequest, engine_pb2.StopChoice, engine_pb2.GenerateEvent]
-RequestStream: TypeAlias = Stream[engine_pb2.GenerateRequest, engine_pb2.StopChoice, engine_pb2.GenerateEvent]
+Client: TypeAlias = SessionClient[engine_pb2.GenerateRequest, engine_pb2.StopChoices, engine_pb2.GenerateEvent]
+RequestStream: TypeAlias = Stream[engine_pb2.GenerateRequest, engine_pb2.StopChoices, engine_pb2.GenerateEvent]
 
 
 @dataclass(frozen=True, slots=True)

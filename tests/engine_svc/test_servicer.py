@@ -107,17 +107,32 @@ async def test_a_stopped_choice_ends_and_the_others_go_on() -> None:
     async with serving() as served, served.open(request) as stream:
         async for event in stream:
             if not said[1]:
-                stream.send(engine_pb2.StopChoice(index=1))
+                stream.send(engine_pb2.StopChoices(indices=[1]))
             for index in said:
                 said[index] += tokens_of(event, index)
     assert said[0] == [65] * 30 + [EOS]
     assert len(said[1]) < 30
 
 
+async def test_choices_stopped_at_the_same_moment_all_stop() -> None:
+    said: dict[int, list[int]] = {0: [], 1: [], 2: []}
+    request = prompt(n=3, simulate=script(*[[65]] * 40, delay_ms=20))
+    async with serving() as served, served.open(request) as stream:
+        async for event in stream:
+            if not said[1]:
+                for index in (0, 1):
+                    stream.send(engine_pb2.StopChoices(indices=[index]))
+            for index in said:
+                said[index] += tokens_of(event, index)
+    assert len(said[0]) < 40
+    assert len(said[1]) < 40
+    assert said[2] == [65] * 40 + [EOS]
+
+
 async def test_stopping_every_choice_ends_the_request_with_its_stats() -> None:
     async with serving() as served, served.open(prompt(simulate=script(*[[65]] * 1000, delay_ms=20))) as stream:
         await anext(stream)
-        stream.send(engine_pb2.StopChoice(index=0))
+        stream.send(engine_pb2.StopChoices(indices=[0]))
         rest = [event async for event in stream]
         assert rest[-1].HasField("stats")
         await served.until_idle()
@@ -125,7 +140,7 @@ async def test_stopping_every_choice_ends_the_request_with_its_stats() -> None:
 
 async def test_stopping_a_choice_that_is_not_there() -> None:
     async with serving() as served, served.open(prompt(simulate=script(*[[65]] * 1000, delay_ms=20))) as stream:
-        stream.send(engine_pb2.StopChoice(index=1))
+        stream.send(engine_pb2.StopChoices(indices=[1]))
         with pytest.raises(InvalidRequest):
             async for _ in stream:
                 pass

@@ -19,7 +19,7 @@ from protos.v1 import (
 from svclib.server import unary
 from svclib.session import Call, SessionServer
 
-GenerateCall: TypeAlias = Call[engine_pb2.GenerateRequest, engine_pb2.StopChoice, engine_pb2.GenerateEvent]
+GenerateCall: TypeAlias = Call[engine_pb2.GenerateRequest, engine_pb2.StopChoices, engine_pb2.GenerateEvent]
 FormatCall: TypeAlias = Call[detokenizer_pb2.FormatRequest, detokenizer_pb2.FormatInput, detokenizer_pb2.FormatEvent]
 
 CONTEXT = 256
@@ -68,6 +68,10 @@ class ScriptedEngine(engine_pb2_grpc.EngineServicer):
     @unary
     async def GetModelInfo(self, request: engine_pb2.ModelInfoRequest, context: Any) -> engine_pb2.ModelInfo:
         return self.info
+
+    @unary
+    async def GetLoads(self, request: engine_pb2.LoadsRequest, context: Any) -> engine_pb2.Loads:
+        return engine_pb2.Loads(num_running_reqs=self.sessions.num_open)
 
     async def _generate(self, call: GenerateCall) -> None:
         self.calls.append(call.request)
@@ -151,6 +155,12 @@ class ScriptedTokenizer(tokenizer_pb2_grpc.TokenizerServicer):
     async def Tokenize(self, request: tokenizer_pb2.TokenizeRequest, context: Any) -> tokenizer_pb2.TokenizeResponse:
         pieces = [each.raw or each.text.encode() for each in request.inputs]
         return tokenizer_pb2.TokenizeResponse(outputs=[tokenizer_pb2.TokenList(token_ids=piece) for piece in pieces])
+
+    @unary
+    async def Detokenize(
+        self, request: tokenizer_pb2.DetokenizeRequest, context: Any
+    ) -> tokenizer_pb2.DetokenizeResponse:
+        return tokenizer_pb2.DetokenizeResponse(text=bytes(request.token_ids).decode())
 
     @unary
     async def GetInfo(self, request: tokenizer_pb2.TokenizerInfoRequest, context: Any) -> tokenizer_pb2.TokenizerInfo:
