@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from detokenizer_svc.gguf_metadata import GgufError, read_metadata
 from detokenizer_svc.vocabulary import Vocabulary
 from protos import simulated
 from svclib.config import SettingsError
+from svclib.gguf_metadata import GgufError, read_metadata
 
 _BYTE_TOKEN: Final = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _SPACE_MARK: Final = "\u2581"

@@ -11,7 +11,7 @@ from typing import Any, Final
 from transformers import TokenizersBackend
 from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_TOKENIZER_MAPPING, convert_gguf_tokenizer
 
-from tokenizer_svc.gguf_metadata import read_metadata
+from svclib.gguf_metadata import read_metadata
 
 _ARCHITECTURE: Final = "general.architecture"
 _TURN_ENDS: Final = ("tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from gguf import GGUFWriter
 
-from detokenizer_svc.gguf_metadata import GgufError, read_metadata
+from svclib.gguf_metadata import GgufError, read_metadata
 
 
 @pytest.fixture
