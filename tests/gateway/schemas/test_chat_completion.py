@@ -184,6 +184,7 @@ def test_continuing_the_last_message() -> None:
 def test_template_variables_are_passed_on_as_json() -> None:
     assert read(chat_template_kwargs={"a": [1, "ü"], "b": None}).template_kwargs_json == '{"a":[1,"ü"],"b":null}'
     assert read(chat_template_kwargs={}).template_kwargs_json == ""
+    wrong: Any
     for wrong in ([], "x", 5):
         assert fault(chat_template_kwargs=wrong).param == "chat_template_kwargs"
     room = limits.MAX_TEMPLATE_KWARGS_BYTES - len('{"a":""}')
@@ -210,6 +211,7 @@ def test_labels_are_short_strings(name: str) -> None:
 def test_metadata() -> None:
     read(metadata={str(number): "v" for number in range(16)})
     read(metadata={"k" * 64: "v" * 512})
+    wrong: Any
     for wrong in (
         {str(number): "v" for number in range(17)}, {"k" * 65: "v"}, {"k": "v" * 513}, {"k": 1}, {"k": None}, [], "x",
     ):  # fmt: skip

@@ -44,7 +44,7 @@ def test_a_tool_result() -> None:
 
 
 def test_what_a_client_sends_back_is_taken() -> None:
-    answer = {
+    answer: dict[str, Any] = {
         "role": "assistant", "content": "x", "refusal": None, "audio": None, "function_call": None, "tool_calls": None,
         "annotations": [], "reasoning_content": "hm", "reasoning": "hm",
     }  # fmt: skip
