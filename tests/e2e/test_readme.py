@@ -34,4 +34,4 @@ def test_the_curl_line(real: Stack) -> None:
 def test_the_openai_client(real: Stack) -> None:
     program = example(r"^```python\n(.*?)^```$", real)
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-    assert done.stdout.strip()
+    assert "Paris" in done.stdout
