@@ -100,3 +100,5 @@ class ChatRequest:
     """The field in which the client limited the tokens."""
     ignored: tuple[str, ...] = ()
     """Fields that nobody knows."""
+    rejects_unknown: bool = False
+    """What nobody knows is an error, also what only the template can say it does not know."""

@@ -82,7 +82,13 @@ class TokenizerClient:
         """The loaded tokenizer."""
         call = self._stub.GetInfo(tokenizer_pb2.TokenizerInfoRequest(), timeout=INFO_SECONDS)
         info = await _answer(call, "tokenizer")
-        return TokenizerInfo(info.template_version, info.capabilities.tools, info.tool_parser, info.reasoning_parser)
+        return TokenizerInfo(
+            template_version=info.template_version,
+            shows_tools=info.capabilities.tools,
+            knows_thinking=info.capabilities.thinking,
+            tool_parser=info.tool_parser,
+            reasoning_parser=info.reasoning_parser,
+        )
 
     async def render(self, request: ChatRequest, request_id: str) -> Prompt:
         """The conversation as a prompt."""
@@ -102,16 +108,17 @@ class TokenizerClient:
             template_version=answer.template_version,
             rendered_at=answer.rendered_at,
             tokenized_at=answer.tokenized_at,
+            ignored_kwargs=answer.ignored_template_kwargs,
         )
 
     async def tokenize(self, inputs: Sequence[str | bytes]) -> list[Sequence[int]]:
-        """The tokens of each input by itself. In a text the spelling of a special token is that token."""
+        """The tokens of each input by itself. The spelling of a special token is that token.
+
+        Texts go as bytes, so that no vocabulary puts a space before them.
+        """
         message = tokenizer_pb2.TokenizeRequest(parse_special_tokens=True)
         for each in inputs:
-            if isinstance(each, str):
-                message.inputs.add(text=each)
-            else:
-                message.inputs.add(raw=each)
+            message.inputs.add(raw=each.encode() if isinstance(each, str) else each)
         answer = await _answer(self._stub.Tokenize(message, timeout=self._timeout), "tokenizer")
         return [output.token_ids for output in answer.outputs]
 
@@ -169,7 +176,14 @@ class DetokenizerClient:
         return DetokenizerInfo(frozenset(info.tool_parsers), frozenset(info.reasoning_parsers))
 
     def format(
-        self, request: ChatRequest, prompt: Prompt, *, tool_parser: str, reasoning_parser: str, opening: Opening
+        self,
+        request: ChatRequest,
+        prompt: Prompt,
+        *,
+        tool_parser: str,
+        reasoning_parser: str,
+        reasoning_state: ReasoningState,
+        opening: Opening,
     ) -> list[Formatting]:
         """A formatting for each choice; each begins when its context is entered. An empty parser is none."""
         message = detokenizer_pb2.FormatRequest(
@@ -177,7 +191,7 @@ class DetokenizerClient:
             prompt_tail_ids=prompt.token_ids[-PROMPT_TAIL_TOKENS:],
             stop=request.stop,
             reasoning_parser=reasoning_parser,
-            reasoning_state=common_pb2.ReasoningState.ValueType(prompt.reasoning_state),
+            reasoning_state=common_pb2.ReasoningState.ValueType(reasoning_state),
             tool_parser=tool_parser,
             tools=_tools(request.tools),
             skip_special_tokens=request.skip_special_tokens,

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Self
 
 from gateway.chat import ChatRequest
-from gateway.peers import DetokenizerInfo, EngineInfo, TokenizerInfo
+from gateway.peers import DetokenizerInfo, EngineInfo, Prompt, ReasoningState, TokenizerInfo
 from svclib.errors import ContextLengthExceeded, InvalidRequest, ModelNotFound, Unavailable, Unsupported
 
 
@@ -31,6 +31,7 @@ class Model:
     no_tools_because: str
     """Why tools cannot be offered; empty: they can."""
     reasoning_parser: str
+    knows_thinking: bool
     template_version: str
     fingerprint: str
     """Changes with the weights, their element type and the template; see ``system_fingerprint``."""
@@ -51,6 +52,7 @@ class Model:
             reasoning_parser=_choose(
                 "reasoning", parsers.reasoning_parser, tokenizer.reasoning_parser, detokenizer.reasoning_parsers
             ),
+            knows_thinking=tokenizer.knows_thinking,
             template_version=tokenizer.template_version,
             fingerprint=_fingerprint(engine.model_path, engine.dtype, tokenizer.template_version),
         )
@@ -81,6 +83,12 @@ class Model:
                 f"model's context of {context}; at most {context - prompt_tokens} can be generated",
                 param=name,
             )
+
+    def reasoning_state(self, prompt: Prompt) -> ReasoningState:
+        """Where the answer starts. A template that knows no thinking cannot close it: the answer itself tells."""
+        if prompt.reasoning_state is ReasoningState.CLOSED and not self.knows_thinking:
+            return ReasoningState.UNDECIDED
+        return prompt.reasoning_state
 
     def _check_token_ids(self, param: str, token_ids: tuple[int, ...] | dict[int, float]) -> None:
         if token_ids and max(token_ids) >= self.vocab_size:

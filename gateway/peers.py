@@ -31,6 +31,7 @@ class ReasoningState(IntEnum):
 class TokenizerInfo:
     template_version: str
     shows_tools: bool
+    knows_thinking: bool
     tool_parser: str
     """Name of the format that the template suggests; empty: none."""
     reasoning_parser: str
@@ -62,6 +63,8 @@ class Prompt:
     template_version: str
     rendered_at: float
     tokenized_at: float
+    ignored_kwargs: Sequence[str]
+    """Names of template variables that the template never reads."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from gateway.peers import (
     TokenizerInfo,
 )
 from gateway.record import RequestRecord
-from svclib.errors import InternalError, Unavailable
+from svclib.errors import InternalError, InvalidRequest, Unavailable
 from svclib.session import Opening
 
 Tokenizers: TypeAlias = Balancer[TokenizerClient, TokenizerInfo]
@@ -90,6 +90,7 @@ class Pipeline:
                 prompt,
                 tool_parser=model.tool_parser if request.tools else "",
                 reasoning_parser=model.reasoning_parser,
+                reasoning_state=model.reasoning_state(prompt),
                 opening=opening,
             )
             for formatting in formattings:
@@ -106,6 +107,9 @@ class Pipeline:
 
     async def _render(self, request: ChatRequest, record: RequestRecord) -> Prompt:
         prompt = await self._on_a_tokenizer(lambda client: client.render(request, record.request_id), record)
+        if prompt.ignored_kwargs and request.rejects_unknown:
+            name = f"chat_template_kwargs.{prompt.ignored_kwargs[0]}"
+            raise InvalidRequest(f"this model's chat template never reads {prompt.ignored_kwargs[0]}", param=name)
         record.note_prompt(prompt)
         return prompt
 

@@ -62,6 +62,7 @@ class RequestRecord:
         self.rendered_at, self.tokenized_at = prompt.rendered_at, prompt.tokenized_at
         self.template_version = prompt.template_version
         self.prompt_tokens = len(prompt.token_ids)
+        self.ignored += tuple(f"chat_template_kwargs.{name}" for name in prompt.ignored_kwargs)
 
     def note_head(self, head: Head) -> None:
         self.prompt_tokens, self.cached_tokens, self.seed = head.prompt_tokens, head.cached_tokens, head.seed

@@ -98,7 +98,7 @@ async def _serve(settings: Settings) -> int:
 
 
 def _spare_the_garbage_collector() -> None:
-    """What a started process holds stays, and a request makes hardly a cycle: looking less saves a tenth of the time."""
+    """What a started process holds stays, and a request makes hardly a cycle: looking less saves a tenth."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 50)

@@ -30,11 +30,15 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A rendered prompt. Its ``text`` still has ``mark`` wherever client text spells a control token."""
+    """A rendered prompt. Its ``text`` still has ``mark`` wherever client text spells a control token.
+
+    ``ignored_kwargs`` are the names of the client's variables that the template never reads.
+    """
 
     text: str
     mark: str
     reasoning_state: ReasoningState
+    ignored_kwargs: tuple[str, ...]
 
 
 class ChatTemplate:
@@ -83,7 +87,8 @@ class ChatTemplate:
         if conversation.continue_final_message:
             text = _cut(text, marks.end)
         answers = opens_answer or conversation.continue_final_message
-        return Prompt(text, marks.broken, self._tail.state(text if answers else ""))
+        ignored = tuple(sorted(kwargs.keys() - self._template.variables))
+        return Prompt(text, marks.broken, self._tail.state(text if answers else ""), ignored)
 
     def _kwargs(self, conversation: Conversation) -> dict[str, Any]:
         if not conversation.template_kwargs:

@@ -32,6 +32,7 @@ class TokenizedPrompt:
     text: str
     reasoning_state: ReasoningState
     template_version: str
+    ignored_kwargs: tuple[str, ...]
     started_at: float
     rendered_at: float
     tokenized_at: float
@@ -86,6 +87,7 @@ class PromptTokenizer:
             text=text,
             reasoning_state=prompt.reasoning_state,
             template_version=template.version,
+            ignored_kwargs=prompt.ignored_kwargs,
             started_at=started_at,
             rendered_at=rendered_at,
             tokenized_at=time.time(),

@@ -14,6 +14,7 @@ from typing import Any, Final, NoReturn
 import jinja2.ext
 from jinja2 import nodes
 from jinja2.exceptions import SecurityError, TemplateError, TemplateSyntaxError
+from jinja2.meta import find_undeclared_variables
 from jinja2.parser import Parser
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -38,7 +39,7 @@ class _Raised(TemplateError):
 
 
 class Template:
-    """A compiled template. May be rendered from several threads at once."""
+    """A compiled template. May be rendered from several threads at once. ``variables`` are the names it reads."""
 
     def __init__(self, source: str, rendering_limits: Limits) -> None:
         """Raises ``TemplateFault`` when the source is no template."""
@@ -46,6 +47,7 @@ class Template:
         self._limits = rendering_limits
         try:
             self._template = _ENVIRONMENT.from_string(source)
+            self.variables = frozenset(find_undeclared_variables(_ENVIRONMENT.parse(source)))
         except TemplateSyntaxError as error:
             raise TemplateFault(f"line {error.lineno}: {error.message}") from None
         except Exception as error:

@@ -57,6 +57,7 @@ class TokenizerServicer(pb_grpc.TokenizerServicer):
             template_version=prompt.template_version,
             rendered_at=prompt.rendered_at,
             tokenized_at=prompt.tokenized_at,
+            ignored_template_kwargs=prompt.ignored_kwargs,
         )
 
     @unary

@@ -163,6 +163,7 @@ def read_chat(document: Mapping[str, Any], *, reject_unknown: bool) -> chat.Chat
         script=None if fields.simulate is None else read_script(fields.simulate),
         max_tokens_param="max_tokens" if fields.max_completion_tokens is None else "max_completion_tokens",
         ignored=tuple(fields.unknown()),
+        rejects_unknown=reject_unknown,
     )
     if request.ignored and reject_unknown:
         raise InvalidRequest(f"nobody knows the field {request.ignored[0]}", param=request.ignored[0])

@@ -228,6 +228,7 @@ class RenderResponse(_message.Message):
     TEMPLATE_VERSION_FIELD_NUMBER: _builtins.int
     RENDERED_AT_FIELD_NUMBER: _builtins.int
     TOKENIZED_AT_FIELD_NUMBER: _builtins.int
+    IGNORED_TEMPLATE_KWARGS_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """The same prompt as text, control tokens spelled out."""
     reasoning_state: _common_pb2.ReasoningState.ValueType
@@ -246,6 +247,10 @@ class RenderResponse(_message.Message):
     def eos_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Tokens that end the model's turn."""
 
+    @_builtins.property
+    def ignored_template_kwargs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names among the request's template variables that the template never reads."""
+
     def __init__(
         self,
         *,
@@ -256,10 +261,11 @@ class RenderResponse(_message.Message):
         template_version: _builtins.str = ...,
         rendered_at: _builtins.float = ...,
         tokenized_at: _builtins.float = ...,
+        ignored_template_kwargs: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["eos_token_ids", b"eos_token_ids", "reasoning_state", b"reasoning_state", "rendered_at", b"rendered_at", "template_version", b"template_version", "text", b"text", "token_ids", b"token_ids", "tokenized_at", b"tokenized_at"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["eos_token_ids", b"eos_token_ids", "ignored_template_kwargs", b"ignored_template_kwargs", "reasoning_state", b"reasoning_state", "rendered_at", b"rendered_at", "template_version", b"template_version", "text", b"text", "token_ids", b"token_ids", "tokenized_at", b"tokenized_at"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -86,6 +86,13 @@ def test_unknown_fields_are_named_in_the_answer(simulated: Stack) -> None:
     assert "frobnicate" in headers["x-pellucid-ignored"]
 
 
+def test_template_variables_that_are_never_read_are_named_too(simulated: Stack) -> None:
+    body = {"model": "simulated", "messages": HI, "simulate": {"steps": ["x"]}}
+    kwargs = {"enable_thinking": False, "frobnicate": 1}
+    status, headers, _ = chat(simulated, json.dumps(body | {"chat_template_kwargs": kwargs}).encode())
+    assert (status, headers["x-pellucid-ignored"]) == (200, "chat_template_kwargs.frobnicate")
+
+
 def test_fields_that_change_nothing_are_accepted(simulated: Stack) -> None:
     body = {
         "model": "simulated", "messages": HI, "simulate": {"steps": ["x"]}, "user": "u", "metadata": {"a": "b"},

@@ -397,3 +397,16 @@ def test_models_that_do_not_think() -> None:
 
 def test_the_version_is_the_hash_of_the_text() -> None:
     assert template(templates.CHATML).version == hashlib.sha256(templates.CHATML.encode()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "ignored"),
+    [
+        ({}, ()),
+        ({"thinking": True}, ()),
+        ({"thinking": True, "zeal": 1, "ardour": None}, ("ardour", "zeal")),
+    ],
+)
+def test_variables_that_the_template_never_reads_are_named(kwargs: dict[str, Any], ignored: tuple[str, ...]) -> None:
+    rendered = template(templates.THINKS).render(conversation(Message("user", "q"), template_kwargs=json.dumps(kwargs)))
+    assert rendered.ignored_kwargs == ignored
