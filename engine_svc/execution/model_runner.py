@@ -42,7 +42,7 @@ class ModelRunner:
         self._info = info
         self._block_size = block_size
         self._max_num_batched_tokens = max_num_batched_tokens
-        self._sampler = Sampler(info.vocab_size)
+        self._sampler = Sampler()
 
     @property
     def info(self) -> RunnerInfo:

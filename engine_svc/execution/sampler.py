@@ -24,9 +24,13 @@ from engine_svc.scheduling.sequence import Sequence
 class Sampler:
     """Keeps a little state for each sequence, until ``forget``."""
 
-    def __init__(self, vocab_size: int) -> None:
-        self._vocab_size = vocab_size
+    def __init__(self) -> None:
         self._states: dict[int, SamplingState] = {}
+
+    @property
+    def num_known(self) -> int:
+        """Number of sequences that something is kept of."""
+        return len(self._states)
 
     def sample(self, logits: Tensor, sequences: SequenceOf[Sequence]) -> list[Sampled | Exception]:
         """One token for each row of ``logits`` [rows, vocab]; a row with NaN or +inf gets an exception."""
@@ -50,7 +54,7 @@ class Sampler:
     def _state(self, sequence: Sequence) -> SamplingState:
         state = self._states.get(sequence.seq_id)
         if state is None:
-            state = self._states[sequence.seq_id] = SamplingState(sequence, self._vocab_size)
+            state = self._states[sequence.seq_id] = SamplingState(sequence)
         return state
 
 

@@ -36,8 +36,9 @@ def _add_biases(logits: Logits, states: SequenceOf[SamplingState]) -> None:
     biased = [(row, state) for row, state in enumerate(states) if len(state.bias_ids)]
     if biased:
         at = _entries((row, state.bias_ids) for row, state in biased)
-        values = np.concatenate([state.bias_values for _, state in biased])
-        logits[at] = (logits[at] + values).clip(-_LARGEST, _LARGEST)
+        # Half, so that no bias lifts what is forbidden.
+        values = np.concatenate([state.bias_values for _, state in biased]).clip(-_LARGEST / 2, _LARGEST / 2)
+        logits[at] = logits[at].clip(-_LARGEST, _LARGEST) + values
 
 
 def _penalize(logits: Logits, states: SequenceOf[SamplingState]) -> None:

@@ -12,12 +12,11 @@ from engine_svc.scheduling.sequence import Sequence
 class SamplingState:
     """One sequence's sampling parameters as arrays, and how often it has which token."""
 
-    def __init__(self, sequence: Sequence, vocab_size: int) -> None:
+    def __init__(self, sequence: Sequence) -> None:
         self.sequence = sequence
         self.params: SamplingParams = sequence.request.sampling_params
-        ending = [token for token in sequence.end_token_ids if token < vocab_size]
-        self.ending_ids = np.array(ending, np.int64)
-        bias = {token: value for token, value in self.params.logit_bias if token < vocab_size}
+        self.ending_ids = np.array(list(sequence.end_token_ids), np.int64)
+        bias = dict(self.params.logit_bias)
         self.bias_ids = np.fromiter(bias, np.int64, len(bias))
         self.bias_values = np.fromiter(bias.values(), np.float32, len(bias))
         self._counts: dict[int, int] = dict.fromkeys(sequence.request.prompt_token_ids, 0)
@@ -45,4 +44,3 @@ class SamplingState:
             counts[token] = counts.get(token, 0) + 1
         self._num_counted = len(token_ids)
         return np.fromiter(counts, np.int64, len(counts)), np.fromiter(counts.values(), np.float32, len(counts))
-

@@ -1,0 +1,135 @@
+"""The float32 logits of every native family equal those of transformers, on tiny random checkpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import PretrainedConfig
+
+from engine_svc.attention.interface import PagedBatch
+from engine_svc.attention.reference import ReferenceAttention
+from engine_svc.models.config import RawConfig
+from engine_svc.models.decoder import Decoder
+from engine_svc.models.registry import find_family
+from engine_svc.weights.checkpoint import open_checkpoint
+from engine_svc.weights.loading import load_weights
+from tests.engine_svc import tiny
+
+LENGTH = 60
+BLOCK_SIZE = 16
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 500000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
+
+CONFIGS = {
+    "grouped heads": tiny.llama(),
+    "as many key heads as heads": tiny.llama(num_key_value_heads=4),
+    "one key head": tiny.llama(num_key_value_heads=1),
+    "three heads to a key head": tiny.llama(num_attention_heads=6, num_key_value_heads=2, head_dim=4),
+    "tied embeddings": tiny.llama(tie_word_embeddings=True),
+    "biases": tiny.llama(attention_bias=True, mlp_bias=True),
+    "a head size that is no power of two": tiny.llama(head_dim=10),
+    "one layer, odd sizes": tiny.llama(num_hidden_layers=1, intermediate_size=37, vocab_size=101),
+    "linear scaling": tiny.llama(rope_parameters={"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}),
+    "llama 3 scaling": tiny.llama(rope_parameters=LLAMA3, head_dim=16),
+    "another base and epsilon": tiny.llama(
+        rope_parameters={"rope_type": "default", "rope_theta": 100.0}, rms_norm_eps=1e-2
+    ),
+    "mistral with a window": tiny.mistral(sliding_window=16),
+    "mistral with a window wider than the text": tiny.mistral(sliding_window=100),
+    "mistral without a window": tiny.mistral(sliding_window=None),
+}
+
+
+def load(path: Path, dtype: torch.dtype = torch.float32) -> Decoder:
+    checkpoint = open_checkpoint(path)
+    decoder = Decoder(find_family(checkpoint.config).read_config(RawConfig(checkpoint.config)), dtype)
+    load_weights(decoder, checkpoint.tensors(), ignored=decoder.unused_weights)
+    return decoder
+
+
+@torch.inference_mode()
+def logits_of(decoder: Decoder, token_ids: torch.Tensor, steps: list[int]) -> torch.Tensor:
+    """Logits of all tokens of one sequence, computed in steps of these many tokens [tokens, vocab]"""
+    num_blocks = -(-len(token_ids) // BLOCK_SIZE)
+    table = torch.arange(num_blocks, dtype=torch.int32).flip(0)
+    backend = ReferenceAttention(decoder.attention_config, num_blocks=num_blocks, block_size=BLOCK_SIZE)
+    found, start = [], 0
+    for count in steps:
+        positions = torch.arange(start, start + count)
+        batch = PagedBatch(
+            slot_mapping=table[positions // BLOCK_SIZE].long() * BLOCK_SIZE + positions % BLOCK_SIZE,
+            query_starts=torch.tensor([0, count], dtype=torch.int32),
+            context_lens=torch.tensor([start + count], dtype=torch.int32),
+            block_tables=table[None],
+        )
+        run = token_ids[start : start + count]
+        found.append(decoder(run, positions, backend.begin(batch), torch.arange(count)))
+        start += count
+    return torch.cat(found)
+
+
+@torch.inference_mode()
+def expected_logits(model: Any, token_ids: torch.Tensor) -> torch.Tensor:
+    logits: torch.Tensor = model(token_ids[None]).logits[0]
+    return logits
+
+
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
+@pytest.mark.parametrize("steps", [[LENGTH], [16, 16, 16, 12], [17] + [1] * 43], ids=["whole", "chunks", "decode"])
+def test_logits_equal(tmp_path: Path, config: PretrainedConfig, steps: list[int]) -> None:
+    model = tiny.random_model(config)
+    decoder = load(Path(tiny.save(model, tmp_path)))
+    token_ids = torch.arange(LENGTH) * 7 % config.vocab_size
+    expected = expected_logits(model, token_ids)
+
+    logits = logits_of(decoder, token_ids, steps)
+
+    assert expected.std() > 0.5, "logits that say nothing would equal anything"
+    torch.testing.assert_close(logits, expected, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["grouped heads", "tied embeddings", "biases", "linear scaling"])
+def test_a_gguf_file_gives_the_same_logits(tmp_path: Path, name: str) -> None:
+    config = CONFIGS[name]
+    model = tiny.random_model(config)
+    scaling: dict[str, Any] = (
+        {"rope__scaling__type": "linear", "rope__scaling__factor": 4.0} if name == "linear scaling" else {}
+    )
+    token_ids = torch.arange(LENGTH) * 5 % config.vocab_size
+
+    logits = logits_of(load(Path(tiny.save_gguf(model, tmp_path / "tiny.gguf", **scaling))), token_ids, [LENGTH])
+
+    torch.testing.assert_close(logits, expected_logits(model, token_ids), rtol=0, atol=1e-4)
+
+
+def test_a_folder_in_parts_gives_the_same_logits(tmp_path: Path) -> None:
+    model = tiny.random_model(tiny.llama())
+    token_ids = torch.arange(LENGTH)
+
+    logits = logits_of(load(Path(tiny.save(model, tmp_path, max_shard_size="4KB"))), token_ids, [LENGTH])
+
+    torch.testing.assert_close(logits, expected_logits(model, token_ids), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["grouped heads", "biases", "mistral with a window"])
+def test_bfloat16_is_as_near_to_float32_as_transformers_own(tmp_path: Path, name: str) -> None:
+    config = CONFIGS[name]
+    model = tiny.random_model(config)
+    decoder = load(Path(tiny.save(model, tmp_path)), torch.bfloat16)
+    token_ids = torch.arange(LENGTH) * 7 % config.vocab_size
+    truth = expected_logits(model, token_ids)
+    theirs = expected_logits(model.bfloat16(), token_ids).float()
+
+    ours = logits_of(decoder, token_ids, [LENGTH]).float()
+
+    our_error, their_error = (ours - truth).square().mean().sqrt(), (theirs - truth).square().mean().sqrt()
+    assert our_error < 1.2 * their_error

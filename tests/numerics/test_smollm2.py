@@ -1,0 +1,75 @@
+"""Greedy tokens of SmolLM2 in float32 equal those of transformers, however the requests are scheduled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from engine_svc.execution.runner import Runner
+from engine_svc.request import Request, SamplingParams
+from tests.engine_svc.running import load, num_preemptions, outputs, run
+from tests.numerics.smollm2_greedy import NUM_TOKENS, Greedy, generate, load_transformers, recorded
+
+END = frozenset([2])
+
+
+@pytest.fixture(scope="module")
+def runner(smollm2: Path) -> Runner:
+    return load(str(smollm2), block_size=16, num_blocks=256, num_threads=None)
+
+
+@pytest.fixture(scope="module")
+def transformers_model(smollm2: Path) -> Any:
+    return load_transformers(smollm2)
+
+
+@pytest.fixture(scope="module")
+def greedy() -> list[Greedy]:
+    return recorded()
+
+
+def requests(greedy: list[Greedy]) -> list[Request]:
+    """The recording is to the full length, so nothing may end earlier here either."""
+    params = SamplingParams(temperature=0.0, max_tokens=NUM_TOKENS, min_tokens=NUM_TOKENS)
+    return [Request("r", tuple(one.prompt), params, END) for one in greedy]
+
+
+@torch.inference_mode()
+def best_continuations(model: Any, one: Greedy) -> list[int]:
+    """The best token after the prompt, and after each token of the output but the last."""
+    logits = model(torch.tensor([one.prompt + one.output[:-1]])).logits[0, len(one.prompt) - 1 :]
+    logits[:, list(END)] = -torch.inf
+    token_ids: list[int] = logits.argmax(dim=-1).tolist()
+    return token_ids
+
+
+def test_the_recording_is_what_transformers_generates(greedy: list[Greedy], transformers_model: Any) -> None:
+    assert len(greedy) == 20
+    assert all(len(one.output) == NUM_TOKENS for one in greedy)
+    for one in greedy:
+        # Every token is the best after those before it: that is what greedy generation yields.
+        assert best_continuations(transformers_model, one) == one.output
+    assert generate(transformers_model, greedy[0].prompt) == greedy[0].output
+
+
+@pytest.mark.slow
+def test_alone(runner: Runner, greedy: list[Greedy]) -> None:
+    found = [outputs(run(runner, [request], block_size=16))[0] for request in requests(greedy)]
+
+    assert found == [one.output for one in greedy]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"chunk": 16}, {"num_blocks": 48}, {"chunk": 16, "num_blocks": 48, "caching": True}],
+    ids=["whole prompts", "chunks of 16 tokens", "preempted", "chunks, preempted, cached"],
+)
+def test_in_a_batch_of_20(runner: Runner, greedy: list[Greedy], options: dict[str, Any]) -> None:
+    answers = run(runner, requests(greedy), block_size=16, **options)
+
+    assert outputs(answers) == [one.output for one in greedy]
+    assert (num_preemptions(answers) > 0) == ("num_blocks" in options)
