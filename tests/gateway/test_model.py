@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gateway import chat
+from gateway.model import Model, ParserChoice, check_name
+from gateway.peers import DetokenizerInfo, EngineInfo, Prompt, ReasoningState, TokenizerInfo
+from svclib.errors import ContextLengthExceeded, InvalidRequest, ModelNotFound, Unavailable, Unsupported
+
+TOKENIZER = TokenizerInfo("v1", shows_tools=True, knows_thinking=True, tool_parser="hermes", reasoning_parser="think")
+ENGINE = EngineInfo("/models/x", "llama", "float32", max_context_length=100, vocab_size=50, simulated=False)
+DETOKENIZER = DetokenizerInfo(frozenset({"hermes", "other"}), frozenset({"think"}))
+AUTO = ParserChoice("auto", "auto")
+
+
+def model(**changes: Any) -> Model:
+    return replace(Model.of(TOKENIZER, ENGINE, DETOKENIZER, AUTO), **changes)
+
+
+def request(**fields: Any) -> chat.ChatRequest:
+    return chat.ChatRequest("m", (chat.Message("user", "hi"),), **({"sampling": chat.Sampling()} | fields))
+
+
+TOOLS = (chat.Tool("f"),)
+
+
+def test_parsers_are_found_from_the_template() -> None:
+    found = model()
+    assert (found.tool_parser, found.reasoning_parser, found.no_tools_because) == ("hermes", "think", "")
+
+
+def test_parsers_can_be_switched_off() -> None:
+    found = Model.of(TOKENIZER, ENGINE, DETOKENIZER, ParserChoice("none", "none"))
+    assert (found.tool_parser, found.reasoning_parser) == ("", "")
+    assert "GATEWAY_TOOL_PARSER" in found.no_tools_because
+
+
+def test_parsers_can_be_named() -> None:
+    assert Model.of(TOKENIZER, ENGINE, DETOKENIZER, ParserChoice("other", "auto")).tool_parser == "other"
+
+
+@pytest.mark.parametrize(
+    ("parsers", "name"),
+    [(ParserChoice("nope", "auto"), "GATEWAY_TOOL_PARSER"), (ParserChoice("auto", "nope"), "GATEWAY_REASONING_PARSER")],
+)
+def test_a_parser_that_nobody_knows_makes_the_gateway_unready(parsers: ParserChoice, name: str) -> None:
+    with pytest.raises(Unavailable, match=name) as caught:
+        Model.of(TOKENIZER, ENGINE, DETOKENIZER, parsers)
+    assert "nope" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "reason"),
+    [
+        (replace(TOKENIZER, shows_tools=False), "template"),
+        (replace(TOKENIZER, tool_parser="strange"), "strange"),
+        (replace(TOKENIZER, tool_parser=""), "not recognised"),
+    ],
+)
+def test_tools_that_cannot_be_offered(tokenizer: TokenizerInfo, reason: str) -> None:
+    found = Model.of(tokenizer, ENGINE, DETOKENIZER, AUTO)
+    with pytest.raises(Unsupported, match=reason) as caught:
+        found.check(request(tools=TOOLS))
+    assert caught.value.param == "tools"
+    found.check(request())
+
+
+def test_scripts_need_the_simulated_model() -> None:
+    with pytest.raises(Unsupported) as caught:
+        model().check(request(script=chat.Script(())))
+    assert caught.value.param == "simulate"
+    model(simulated=True).check(request(script=chat.Script(())))
+
+
+def test_token_ids_at_the_limit_and_one_above() -> None:
+    model().check(request(sampling=chat.Sampling(stop_token_ids=(49,), logit_bias={49: 1.0})))
+    for sampling, param in (
+        (chat.Sampling(stop_token_ids=(1, 50)), "stop_token_ids"),
+        (chat.Sampling(logit_bias={50: 1.0}), "logit_bias"),
+    ):
+        with pytest.raises(InvalidRequest) as caught:
+            model().check(request(sampling=sampling))
+        assert caught.value.param == param
+
+
+def test_the_prompt_must_leave_room_for_one_token() -> None:
+    model().check_length(request(), 99)
+    for length in (100, 101, 10**6):
+        with pytest.raises(ContextLengthExceeded) as caught:
+            model().check_length(request(), length)
+        assert caught.value.param == "messages"
+        assert str(length) in caught.value.message
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
+def test_prompt_and_answer_must_fit(name: str) -> None:
+    model().check_length(request(sampling=chat.Sampling(max_tokens=40), max_tokens_param=name), 60)
+    with pytest.raises(InvalidRequest) as caught:
+        model().check_length(request(sampling=chat.Sampling(max_tokens=41), max_tokens_param=name), 60)
+    assert caught.value.param == name
+    assert not isinstance(caught.value, ContextLengthExceeded)
+    for number in ("41", "60", "100"):
+        assert number in caught.value.message
+
+
+def test_names() -> None:
+    check_name("b", ("a", "b"))
+    for unknown in ("", "A", "a ", "x" * 10_000):
+        with pytest.raises(ModelNotFound) as caught:
+            check_name(unknown, ("a", "b"))
+        assert caught.value.param == "model"
+        assert len(caught.value.message) < 200
+
+
+def test_the_fingerprint_changes_with_what_changes_the_output() -> None:
+    prints = {
+        Model.of(tokenizer, engine, DETOKENIZER, AUTO).fingerprint
+        for tokenizer in (TOKENIZER, replace(TOKENIZER, template_version="v2"))
+        for engine in (ENGINE, replace(ENGINE, model_path="/models/y"), replace(ENGINE, dtype="bfloat16"))
+    }
+    assert len(prints) == 6
+    assert model().fingerprint == Model.of(TOKENIZER, ENGINE, DETOKENIZER, AUTO).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("knows_thinking", "said", "means"),
+    [
+        (True, ReasoningState.CLOSED, ReasoningState.CLOSED),
+        (False, ReasoningState.CLOSED, ReasoningState.UNDECIDED),
+        (False, ReasoningState.OPEN, ReasoningState.OPEN),
+        (False, ReasoningState.UNDECIDED, ReasoningState.UNDECIDED),
+    ],
+)
+def test_only_a_template_that_knows_thinking_closes_it(
+    knows_thinking: bool, said: ReasoningState, means: ReasoningState
+) -> None:
+    prompt = Prompt([1], [2], said, "v1", 0.0, 0.0, ())
+    assert model(knows_thinking=knows_thinking).reasoning_state(prompt) is means
+
+
+@pytest.mark.parametrize("state", ReasoningState)
+def test_a_template_that_knows_no_thinking_cannot_have_closed_it(state: ReasoningState) -> None:
+    prompt = Prompt([1], [], state, "v1", 0.0, 0.0, [])
+    assert model().reasoning_state(prompt) is state
+    unknowing = model(knows_thinking=False).reasoning_state(prompt)
+    assert unknowing is (ReasoningState.UNDECIDED if state is ReasoningState.CLOSED else state)
