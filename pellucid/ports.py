@@ -1,9 +1,12 @@
 """Ports for the processes of one stack, chosen so that two stacks on one machine cannot get the same one.
 
-A held port is a socket that is bound and never listens. While it is being bound it tolerates no other owner, so of two
-supervisors that start at the same moment only one gets the port. Afterwards it allows address reuse, so the service can
-listen beside it, and whoever comes later is refused, also while the service is being restarted. Only Linux lets a
-listener share a port with such a socket; elsewhere a port is let go before its service starts.
+A held port is a TCP socket that is bound and never listens, and allows address reuse: the service can listen beside it,
+the port is not lent to anybody's outgoing connection while the service is being restarted, and connections of an
+earlier server that are not quite gone do not count. Another supervisor could do the same as long as nobody listens, so
+each also holds a lock: a socket of the local kind, whose name only one can have and which goes when its owner goes.
+
+Only Linux has such names, and lets a listener share a port with a bound socket; elsewhere a port is let go before its
+service starts, and a lost race is a service that cannot listen.
 """
 
 from __future__ import annotations
@@ -11,12 +14,13 @@ from __future__ import annotations
 import errno
 import socket
 import sys
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final, Self
 
 from pellucid.errors import CommandError
 
-_CAN_BE_SHARED: Final = sys.platform == "linux"
+_CAN_BE_HELD: Final = sys.platform == "linux"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,47 +29,43 @@ class HeldPort:
 
     host: str
     port: int
-    _socket: socket.socket
+    _sockets: tuple[socket.socket, ...]
 
     @classmethod
     def take(cls, host: str, port: int) -> Self:
         """Hold ``port``, or any free one for 0. Raises ``CommandError`` when it is taken or the host is not ours."""
         try:
-            return cls._bind(host, port, reuse=False)
+            return cls._hold(host, port)
         except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                raise CommandError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
-        try:
-            # Connections of an earlier server that are not quite gone look the same as a listener to an exclusive bind.
-            return cls._bind(host, port, reuse=True)
-        except OSError:
-            raise CommandError(f"port {port} on {host} is taken by another program; choose another one") from None
+            if error.errno == errno.EADDRINUSE:
+                raise CommandError(f"port {port} on {host} is taken by another program; choose another one") from None
+            raise CommandError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
 
     @classmethod
     def prefer(cls, host: str, port: int) -> Self:
         """Hold ``port`` if it is free, else any free one."""
         try:
-            return cls._bind(host, port, reuse=False)
+            return cls._hold(host, port)
         except OSError:
             return cls.take(host, 0)
 
     @classmethod
-    def _bind(cls, host: str, port: int, *, reuse: bool) -> Self:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        held = socket.socket(family, kind, protocol)
-        try:
-            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, int(reuse))
+    def _hold(cls, host: str, port: int) -> Self:
+        with ExitStack() as stack:
+            family, kind, protocol, _, address = socket.getaddrinfo(
+                host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+            held = stack.enter_context(socket.socket(family, kind, protocol))
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, int(port != 0))
             held.bind(address)
             held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        except OSError:
-            held.close()
-            raise
-        bound: int = held.getsockname()[1]
-        if not _CAN_BE_SHARED:
-            held.close()
-        return cls(host, bound, held)
+            bound: int = held.getsockname()[1]
+            if not _CAN_BE_HELD:
+                return cls(host, bound, ())
+            lock = stack.enter_context(socket.socket(socket.AF_UNIX))
+            lock.bind(f"\0pellucid {host} {bound}")
+            stack.pop_all()
+            return cls(host, bound, (held, lock))
 
     @property
     def address(self) -> str:
@@ -74,7 +74,8 @@ class HeldPort:
 
     def release(self) -> None:
         """Let the port go. May be called twice."""
-        self._socket.close()
+        for held in self._sockets:
+            held.close()
 
 
 def reachable(host: str) -> str:

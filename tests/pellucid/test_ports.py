@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -18,7 +19,9 @@ def listener(port: int = 0) -> socket.socket:
 def test_a_held_port_is_refused_to_the_next_who_asks() -> None:
     held = HeldPort.take(HOST, 0)
     try:
-        assert HeldPort.prefer(HOST, held.port).port != held.port
+        other = HeldPort.prefer(HOST, held.port)
+        other.release()
+        assert other.port != held.port
     finally:
         held.release()
 
@@ -44,16 +47,30 @@ def test_a_taken_port_is_a_clear_error() -> None:
             HeldPort.take(HOST, port)
 
 
-def test_connections_of_an_earlier_server_do_not_count_as_taken() -> None:
+def port_in_time_wait() -> int:
     with listener() as server:
-        port = server.getsockname()[1]
+        port: int = server.getsockname()[1]
         client = socket.create_connection((HOST, port))
         accepted, _ = server.accept()
-        accepted.close()  # The side that closes first keeps the port in TIME_WAIT.
+        accepted.close()  # The side that closes first keeps the port.
         client.close()
-    held = HeldPort.take(HOST, port)
-    held.release()
-    assert held.port == port
+    with socket.socket() as exclusive, pytest.raises(OSError, match="in use"):
+        exclusive.bind((HOST, port))
+    return port
+
+
+@pytest.mark.parametrize("hold", [HeldPort.take, HeldPort.prefer])
+def test_connections_of_an_earlier_server_do_not_count(hold: Callable[[str, int], HeldPort]) -> None:
+    port = port_in_time_wait()
+    held = hold(HOST, port)
+    try:
+        assert held.port == port
+        with pytest.raises(CommandError, match="is taken"):
+            HeldPort.take(HOST, port)
+        with listener(port):
+            pass
+    finally:
+        held.release()
 
 
 def test_a_preferred_port_that_is_taken_is_replaced() -> None:
