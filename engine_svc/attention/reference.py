@@ -6,13 +6,18 @@ is computed for padding, and what a finished sequence left in a block, NaN inclu
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from engine_svc.attention.interface import AttentionConfig, PagedBatch
+
+_MAX_QUERIES: Final = 128
+"""Tokens of a sequence that are attended at a time; bounds the mask, and the keys that are masked for nothing."""
 
 
 class ReferenceAttention:
@@ -27,37 +32,36 @@ class ReferenceAttention:
 
     def begin(self, batch: PagedBatch) -> ReferenceStep:
         starts, lens = batch.query_starts.tolist(), batch.context_lens.tolist()
-        spans = [
-            self._span(start, end, context_len, table)
-            for start, end, context_len, table in zip(starts, starts[1:], lens, batch.block_tables, strict=False)
-        ]
-        return ReferenceStep(self, batch.slot_mapping, spans)
+        sequences = zip(starts, starts[1:], lens, batch.block_tables, strict=False)
+        return ReferenceStep(self, batch.slot_mapping, [span for given in sequences for span in self._spans(*given)])
 
-    def _span(self, start: int, end: int, context_len: int, table: Tensor) -> _Span:
-        blocks = table[: -(-context_len // self.block_size)]
-        return _Span(start, end, context_len, blocks, self._bias(end - start, context_len))
-
-    def _bias(self, num_queries: int, context_len: int) -> Tensor | None:
-        """-inf for the keys that a query must not see [queries * group, keys]; None when it sees all of them."""
-        window = self.config.window
-        if num_queries == 1 and (window is None or context_len <= window):
-            return None
-        query = torch.arange(context_len - num_queries, context_len)[:, None]
-        key = torch.arange(context_len)
-        hidden = key > query if window is None else (key > query) | (key <= query - window)
-        bias = torch.zeros(hidden.shape, dtype=self.config.dtype).masked_fill_(hidden, float("-inf"))
-        return bias.repeat_interleave(self.config.num_heads // self.config.num_kv_heads, dim=0)
+    def _spans(self, start: int, end: int, context_len: int, table: Tensor) -> Iterator[_Span]:
+        """One sequence's tokens ``start`` to ``end``, cut so that few see keys that are masked anyway."""
+        for first in range(start, end, _MAX_QUERIES):
+            last = min(first + _MAX_QUERIES, end)
+            num_keys = context_len - (end - last)
+            yield _Span(first, last, num_keys, table[: -(-num_keys // self.block_size)])
 
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """One sequence's share of a step."""
+    """Tokens ``start`` to ``end`` of the batch: the last of the first ``num_keys`` tokens of their sequence."""
 
     start: int
     end: int
-    context_len: int
+    num_keys: int
     blocks: Tensor
-    bias: Tensor | None
+
+    def bias(self, config: AttentionConfig) -> Tensor | None:
+        """-inf for the keys that a query must not see [queries * group, keys]; None when it sees all of them."""
+        num_queries, window = self.end - self.start, config.window
+        if num_queries == 1 and (window is None or self.num_keys <= window):
+            return None
+        query = torch.arange(self.num_keys - num_queries, self.num_keys)[:, None]
+        key = torch.arange(self.num_keys)
+        hidden = key > query if window is None else (key > query) | (key <= query - window)
+        bias = torch.zeros(hidden.shape, dtype=config.dtype).masked_fill_(hidden, float("-inf"))
+        return bias.repeat_interleave(config.num_heads // config.num_kv_heads, dim=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +87,14 @@ class ReferenceStep:
         """
         num_queries, num_heads, head_dim = query.shape
         pages = cache.view(-1, self.backend.block_size, *cache.shape[1:]).index_select(0, span.blocks)
-        keys, values = pages.flatten(0, 1)[: span.context_len].permute(1, 2, 0, 3)  # each [kv_heads, keys, head_dim]
+        keys, values = pages.flatten(0, 1)[: span.num_keys].permute(1, 2, 0, 3)  # each [kv_heads, keys, head_dim]
         grouped = query.view(num_queries, len(keys), -1, head_dim).transpose(
             0, 1
         )  # [kv_heads, queries, group, head_dim]
         out = F.scaled_dot_product_attention(
-            grouped.reshape(1, len(keys), -1, head_dim), keys[None], values[None], attn_mask=span.bias
+            grouped.reshape(1, len(keys), -1, head_dim),
+            keys[None],
+            values[None],
+            attn_mask=span.bias(self.backend.config),
         )
         return out.view(len(keys), num_queries, -1, head_dim).transpose(0, 1).reshape(num_queries, num_heads, head_dim)

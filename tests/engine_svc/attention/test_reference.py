@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from engine_svc.attention import reference
 from engine_svc.attention.interface import AttentionConfig, PagedBatch
 from engine_svc.attention.reference import ReferenceAttention
 
@@ -111,6 +112,19 @@ def test_any_cut_into_steps_gives_plain_causal_attention(
         for out, (history, start, end) in zip(attend(backend, runs) if runs else [], runs, strict=True):
             torch.testing.assert_close(out.double(), history.naive(start, end, shape), rtol=1e-5, atol=1e-5)
         computed = ends
+
+
+@pytest.mark.parametrize("window", [None, 50])
+def test_long_runs_are_cut_without_a_trace(window: int | None) -> None:
+    shape = config(window=window)
+    (history,) = histories(shape, [2 * reference._MAX_QUERIES - 20])
+    middle = len(history.query) // 3
+    backend = new_backend(shape)
+
+    outs = attend(backend, [(history, 0, middle)]) + attend(backend, [(history, middle, len(history.query))])
+
+    expected = history.naive(0, len(history.query), shape)
+    torch.testing.assert_close(torch.cat(outs).double(), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_layers_have_caches_of_their_own() -> None:
