@@ -8,8 +8,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import structlog
 
 from tests.gateway.running import Stack, real_stack
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _no_logs() -> Iterator[None]:
+    """Many requests would be many lines; tests of log lines capture them."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("critical"))
+    yield
+    structlog.configure(**before)
 
 
 class Background:

@@ -1,0 +1,282 @@
+"""What the client sees when something behind the gateway fails."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from openai import APIError
+
+from protos.v1 import detokenizer_pb2
+from svclib.errors import (
+    TABLE,
+    ContextLengthExceeded,
+    InternalError,
+    InvalidRequest,
+    Overloaded,
+    ServiceError,
+    Unavailable,
+)
+from tests.gateway.running import HI, MODEL, Stack, scripted_stack, until
+from tests.gateway.scripted import (
+    FormatCall,
+    GenerateCall,
+    ScriptedDetokenizer,
+    ScriptedEngine,
+    ScriptedTokenizer,
+    head,
+    say_hello,
+    tokens,
+)
+from tests.gateway.sse import collect
+
+BOTH = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+
+
+async def works_again(stack: Stack) -> None:
+    """Nothing is left of what failed, and the next request is answered."""
+    await stack.until_idle()
+    engine, detokenizer = stack.peer("engine").servicer, stack.peer("detokenizer").servicer
+    if isinstance(engine, ScriptedEngine) and isinstance(detokenizer, ScriptedDetokenizer):
+        engine.generate, detokenizer.format = ScriptedEngine().generate, ScriptedDetokenizer().format
+    response = await stack.chat()
+    assert response.json()["choices"][0]["message"]["content"] == "hello"
+
+
+def failing(error: Exception) -> ScriptedEngine:
+    async def generate(call: GenerateCall) -> None:
+        raise error
+
+    return ScriptedEngine(generate)
+
+
+class FailingInTheMiddle(ScriptedEngine):
+    """Says something, and fails when it is told to."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(self.begin)
+        self.error = error
+        self.may_fail = asyncio.Event()
+
+    async def begin(self, call: GenerateCall) -> None:
+        call.emit(head())
+        call.emit(tokens("hel"))
+        await self.may_fail.wait()
+        raise self.error
+
+
+@BOTH
+@pytest.mark.parametrize("cls", TABLE)
+async def test_an_engine_that_refuses(cls: type[ServiceError], stream: bool) -> None:
+    error = InternalError() if cls is InternalError else cls("no, because", param="max_tokens", retry_after=2.0)
+    async with scripted_stack(failing(error)) as stack:
+        response = await stack.chat(stream=stream)
+        assert response.status_code == TABLE[cls].http
+        assert response.headers["content-type"] == "application/json"
+        assert response.json()["error"] == {
+            "message": error.message, "type": TABLE[cls].type, "param": error.param, "code": TABLE[cls].code,
+        }  # fmt: skip
+        assert response.headers.get("retry-after") == (None if cls is InternalError else "2")
+        await works_again(stack)
+
+
+@BOTH
+async def test_an_engine_that_breaks_tells_nothing(stream: bool) -> None:
+    async with scripted_stack(failing(RuntimeError("secret of the house"))) as stack:
+        response = await stack.chat(stream=stream)
+        assert response.status_code == 500
+        assert response.json()["error"]["message"] == "internal error"
+        assert "secret" not in response.text
+        await works_again(stack)
+
+
+async def test_an_engine_that_fails_in_the_middle() -> None:
+    engine = FailingInTheMiddle(Overloaded("too much", retry_after=1.0))
+    async with scripted_stack(engine) as stack, stack.http() as client:
+        body = {"model": MODEL, "messages": HI, "stream": True}
+        async with client.stream("POST", "/v1/chat/completions", json=body) as response:
+            text = ""
+            async for piece in response.aiter_text():
+                text += piece
+                if "hel" in text:
+                    engine.may_fail.set()
+        answer = collect(text)
+        assert response.status_code == 200
+        assert answer.choices[0].content == "hel"
+        assert answer.choices[0].finish_reason is None
+        assert answer.error == {"message": "too much", "type": "server_error", "param": None, "code": "overloaded"}
+        assert not answer.done
+        whole = await stack.chat()
+        assert (whole.status_code, whole.json()["error"]["code"]) == (503, "overloaded")
+        await works_again(stack)
+
+
+async def test_the_sdk_raises_for_a_stream_that_fails() -> None:
+    engine = FailingInTheMiddle(RuntimeError("secret"))
+    async with scripted_stack(engine) as stack:
+        seen = ""
+        with pytest.raises(APIError) as caught:
+            async for chunk in await stack.client().chat.completions.create(model=MODEL, messages=HI, stream=True):
+                seen += chunk.choices[0].delta.content or ""
+                if seen:
+                    engine.may_fail.set()
+        assert seen == "hel"
+        assert caught.value.message == "internal error"
+
+
+@BOTH
+@pytest.mark.parametrize("service", ["engine", "detokenizer"])
+async def test_a_peer_that_is_killed(service: str, stream: bool) -> None:
+    started = asyncio.Event()
+
+    async def begin_and_wait(call: GenerateCall) -> None:
+        call.emit(head())
+        call.emit(tokens("hel"))
+        started.set()
+        await asyncio.sleep(60)
+
+    async with scripted_stack(ScriptedEngine(begin_and_wait)) as stack:
+        asking = asyncio.create_task(stack.chat(stream=stream))
+        await started.wait()
+        await stack.peer(service).stop()
+        response = await asyncio.wait_for(asking, 20)
+        if response.headers["content-type"] == "application/json":
+            assert response.status_code == 503
+            assert response.headers["retry-after"]
+            error = response.json()["error"]
+        else:
+            answer = collect(response.text)
+            assert not answer.done
+            error = answer.error
+        # A peer that had not said anything yet was never reached.
+        assert error["code"] in {"peer_lost", "unavailable"}
+        assert service in error["message"]
+        await stack.peer(service).start()
+        await stack.until_ready()
+        await works_again(stack)
+
+
+@BOTH
+async def test_an_engine_that_ends_without_ending_the_choice(stream: bool) -> None:
+    async def generate(call: GenerateCall) -> None:
+        call.emit(head())
+        call.emit(tokens("hel"))
+
+    async with scripted_stack(ScriptedEngine(generate)) as stack:
+        response = await stack.chat(stream=stream)
+        error = collect(response.text).error if stream else response.json()["error"]
+        assert error["message"] == "internal error"
+        await works_again(stack)
+
+
+@BOTH
+async def test_a_detokenizer_that_ends_without_ending_the_choice(stream: bool) -> None:
+    async def format(call: FormatCall) -> None:
+        call.emit(detokenizer_pb2.FormatEvent(deltas=[detokenizer_pb2.Delta(content="hel")]))
+
+    async with scripted_stack(detokenizer=ScriptedDetokenizer(format)) as stack:
+        response = await stack.chat(stream=stream)
+        error = collect(response.text).error if stream else response.json()["error"]
+        assert error["message"] == "internal error"
+        await works_again(stack)
+
+
+async def test_an_engine_that_speaks_of_a_choice_nobody_asked_for() -> None:
+    async def generate(call: GenerateCall) -> None:
+        call.emit(head())
+        call.emit(tokens("x", index=3))
+
+    async with scripted_stack(ScriptedEngine(generate)) as stack:
+        assert (await stack.chat()).status_code == 500
+        await works_again(stack)
+
+
+async def test_a_detokenizer_that_fails_takes_the_engine_s_work_with_it() -> None:
+    cancelled = asyncio.Event()
+
+    async def generate(call: GenerateCall) -> None:
+        call.emit(head())
+        call.emit(tokens("x"))
+        try:
+            await asyncio.sleep(60)
+        finally:
+            cancelled.set()
+
+    async def format(call: FormatCall) -> None:
+        raise RuntimeError("secret")
+
+    async with scripted_stack(ScriptedEngine(generate), ScriptedDetokenizer(format)) as stack:
+        assert (await stack.chat()).status_code == 500
+        await asyncio.wait_for(cancelled.wait(), 20)
+        await works_again(stack)
+
+
+def refusing(error: Exception) -> ScriptedTokenizer:
+    async def refuse() -> None:
+        raise error
+
+    return ScriptedTokenizer(refuse)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "error", [InvalidRequest("no", param="messages"), ContextLengthExceeded("long"), Overloaded("full")]
+)
+async def test_a_tokenizer_that_refuses(error: ServiceError, stream: bool) -> None:
+    async with scripted_stack(tokenizer=refusing(error)) as stack:
+        response = await stack.chat(stream=stream)
+        assert response.status_code == TABLE[type(error)].http
+        assert response.json()["error"]["message"] == error.message
+        tokenizer = stack.peer("tokenizer").servicer
+        assert isinstance(tokenizer, ScriptedTokenizer)
+        assert len(tokenizer.calls) == 1
+        engine = stack.peer("engine").servicer
+        assert isinstance(engine, ScriptedEngine)
+        assert engine.calls == []
+
+
+async def test_a_tokenizer_that_goes_away_is_replaced_once() -> None:
+    leaving, good = refusing(Unavailable("going")), ScriptedTokenizer()
+    async with scripted_stack(tokenizer=[leaving, good]) as stack:
+        for _ in range(4):
+            assert (await stack.chat()).status_code == 200
+        assert len(good.calls) == 4
+        assert leaving.calls
+
+
+async def test_tokenizers_that_all_go_away() -> None:
+    leaving = [refusing(Unavailable("going", retry_after=3.0)) for _ in range(3)]
+    async with scripted_stack(tokenizer=leaving) as stack:
+        response = await stack.chat()
+        assert response.status_code == 503
+        assert response.headers["retry-after"] == "3"
+        assert sum(len(each.calls) for each in leaving) == 2
+
+
+async def test_another_engine_goes_on_when_one_is_gone() -> None:
+    first, second = ScriptedEngine(), ScriptedEngine()
+    async with scripted_stack([first, second]) as stack:
+        for _ in range(4):
+            assert (await stack.chat()).status_code == 200
+        assert len(first.calls) == len(second.calls) == 2
+        await stack.peers["engine"][0].stop()
+        await until(lambda: sum(stack.gateway.peers()["engine"].values()) == 1)
+        for _ in range(4):
+            assert (await stack.chat()).status_code == 200
+        assert len(second.calls) == 6
+
+
+async def test_one_failure_is_not_another_s() -> None:
+    async def generate(call: GenerateCall) -> None:
+        if len(call.request.input_ids) == 3:
+            raise RuntimeError("this one")
+        await say_hello(call)
+
+    async with scripted_stack(ScriptedEngine(generate)) as stack:
+        asked = ["bad" if number == 5 else "good" for number in range(12)]
+        responses = await asyncio.gather(
+            *(stack.chat(messages=[{"role": "user", "content": content}], stream=True) for content in asked)
+        )
+        for content, response in zip(asked, responses, strict=True):
+            assert response.status_code == (500 if content == "bad" else 200)
+            assert content == "bad" or collect(response.text).choices[0].content == "hello"
