@@ -51,8 +51,8 @@ MAX_SCRIPT_STEPS: Final = 65_536
 MAX_SCRIPT_REPEAT: Final = 1_000_000
 MAX_SCRIPT_DELAY_MS: Final = 60_000.0
 
-MAX_MESSAGE_CHARS: Final = 1024
-MAX_PARAM_CHARS: Final = 256
+MAX_MESSAGE_CHARS: Final = 500
+MAX_PARAM_CHARS: Final = 100
 """Of an error, so that its body stays below 4 KiB."""
 MAX_IGNORED_NAMES: Final = 16
 MAX_IGNORED_NAME_CHARS: Final = 64

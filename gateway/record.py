@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from gateway.limits import MAX_IGNORED_NAMES
@@ -93,12 +93,9 @@ class RequestRecord:
 
     def log_fields(self) -> dict[str, Any]:
         """What is known, for a log line."""
-        known = {name: value for name, value in asdict(self).items() if value}
-        known.pop("request_id")
-        return known | {
-            "seconds": round(self.finished_at - self.request_received_at, 6),
-            "ignored": self.ignored[:MAX_IGNORED_NAMES],
-        }
+        fields = asdict(replace(self, ignored=self.ignored[:MAX_IGNORED_NAMES]))
+        known = {name: value for name, value in fields.items() if value and name != "request_id"}
+        return known | {"seconds": round(self.finished_at - self.request_received_at, 6)}
 
     def usage(self) -> dict[str, Any]:
         """The API's ``usage``, up to now."""

@@ -1,0 +1,160 @@
+"""Bytes on a connection: heads that are too large, too slow or no HTTP; refused clients get to read why."""
+
+from __future__ import annotations
+
+import json
+import socket
+from contextlib import closing, suppress
+
+import httpx2
+import pytest
+
+from gateway.limits import MAX_HEAD_BYTES
+from tests.gateway.running import Stack
+
+
+def connect(stack: Stack) -> socket.socket:
+    host, _, port = stack.url.removeprefix("http://").partition(":")
+    return socket.create_connection((host, int(port)), timeout=20)
+
+
+def answer_to(stack: Stack, *pieces: bytes) -> tuple[int, dict[str, str], bytes]:
+    """Status, headers and body of the answer to some bytes, read until the server closes."""
+    with closing(connect(stack)) as connection:
+        with suppress(BrokenPipeError, ConnectionResetError):
+            for piece in pieces:
+                connection.sendall(piece)
+        received = b""
+        while piece := connection.recv(2**16):
+            received += piece
+    top, _, body = received.partition(b"\r\n\r\n")
+    status, *headers = top.decode().split("\r\n")
+    return int(status.split()[1]), dict(line.lower().split(": ", 1) for line in headers), body
+
+
+def alive(stack: Stack) -> None:
+    assert httpx2.get(f"{stack.url}/health").status_code == 200
+
+
+START = b"GET /health HTTP/1.1\r\nhost: x\r\n"
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [START, b"x: " + b"a" * 1_000_000 + b"\r\n\r\n"],
+        [START, b"x: " + b"a" * 1_000_000],
+        [START + b"a" * 1_000_000],
+        [START, *[b"x%d: aaaaaaaaaaaaaaaaaaaa\r\n" % number for number in range(5000)], b"\r\n"],
+        [START, *[b"x: " + b"a" * 1000] * 100],
+        [b"GET /" + b"a" * 1_000_000 + b" HTTP/1.1\r\nhost: x\r\n\r\n"],
+        [b"GET /" + b"a" * 100_000],
+        [b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncookie: " + b"a" * 200_000 + b"\r\n\r\n{}"],
+    ],
+    ids=["value", "endless value", "endless name", "many", "dribbled", "path", "endless path", "with a body"],
+)
+def test_heads_that_are_too_large(shared: Stack, pieces: list[bytes]) -> None:
+    status, headers, body = answer_to(shared, *pieces)
+    assert status == 431
+    assert headers["content-type"] == "application/json"
+    assert headers["connection"] == "close"
+    assert json.loads(body)["error"]["code"] == "request_header_fields_too_large"
+    alive(shared)
+
+
+def test_a_head_just_below_the_limit(shared: Stack) -> None:
+    room = MAX_HEAD_BYTES - 200
+    status, _, body = answer_to(shared, START + b"connection: close\r\nx: " + b"a" * room + b"\r\n\r\n")
+    assert (status, json.loads(body)) == (200, {"status": "alive"})
+    in_pieces = [START, b"connection: close\r\nx: ", *[b"a" * 1000] * (room // 1000), b"\r\n\r\n"]
+    assert answer_to(shared, *in_pieces)[0] == 200
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [b"hello\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"GET / HTTP/9.9\r\n\r\n", b"\x00" * 100,
+     b"GET /\xff HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
+     b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: five\r\n\r\n",
+     b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n",
+     b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n"],
+)  # fmt: skip
+def test_what_is_no_http(shared: Stack, garbage: bytes) -> None:
+    with closing(connect(shared)) as connection:
+        connection.sendall(garbage)
+        connection.shutdown(socket.SHUT_WR)
+        received = b""
+        with suppress(ConnectionResetError):
+            while piece := connection.recv(2**16):
+                received += piece
+    assert not received or received.startswith((b"HTTP/1.1 400", b"HTTP/1.1 404"))
+    assert b"Traceback" not in received
+    alive(shared)
+
+
+def test_what_is_no_http_gets_the_body_of_the_api(shared: Stack) -> None:
+    status, headers, body = answer_to(shared, b"GET / HTTP/1.1\r\nno colon\r\n\r\n")
+    assert (status, headers["content-type"]) == (400, "application/json")
+    assert json.loads(body)["error"]["type"] == "invalid_request_error"
+
+
+def test_many_requests_on_one_connection(shared: Stack) -> None:
+    with httpx2.Client(base_url=shared.url) as client:
+        for _ in range(50):
+            # Each head is well below the limit, all of them together are not.
+            assert client.get("/health", headers={"x": "a" * 10_000}).status_code == 200
+            assert client.post("/nowhere", content=b"x" * 100_000).status_code == 404
+
+
+def post_head(length: int, *lines: bytes) -> bytes:
+    top = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    return top + b"content-length: %d\r\n" % length + b"".join(line + b"\r\n" for line in lines) + b"\r\n"
+
+
+def test_a_body_that_is_declared_too_large_is_refused_before_it_comes(shared: Stack) -> None:
+    with closing(connect(shared)) as connection:
+        connection.sendall(post_head(100 * 2**20))
+        received = connection.recv(2**16)
+    assert received.startswith(b"HTTP/1.1 413")
+    assert b"application/json" in received
+
+
+def test_a_client_that_asks_first_is_not_told_to_go_on(shared: Stack) -> None:
+    with closing(connect(shared)) as connection:
+        connection.sendall(post_head(100 * 2**20, b"expect: 100-continue"))
+        received = connection.recv(2**16)
+    assert received.startswith(b"HTTP/1.1 413")
+    alive(shared)
+
+
+def test_a_client_that_asks_first_and_may_go_on(shared: Stack) -> None:
+    body = json.dumps({"model": "simulated", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}).encode()
+    with closing(connect(shared)) as connection:
+        connection.sendall(post_head(len(body), b"expect: 100-continue"))
+        assert connection.recv(2**16).startswith(b"HTTP/1.1 100")
+        connection.sendall(body)
+        assert connection.recv(2**16).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("size", [9 * 2**20, 100 * 2**20])
+def test_a_body_that_is_too_large_is_read_away_so_that_the_answer_arrives(shared: Stack, size: int) -> None:
+    status, _, body = answer_to(shared, post_head(size, b"connection: close"), *[b"x" * 2**20] * (size // 2**20))
+    assert status == 413
+    assert json.loads(body)["error"]["type"] == "invalid_request_error"
+    alive(shared)
+
+
+def test_a_body_of_unknown_size_is_refused_while_it_comes(shared: Stack) -> None:
+    with closing(connect(shared)) as connection:
+        connection.sendall(post_head(0).replace(b"content-length: 0", b"transfer-encoding: chunked"))
+        piece = b"%x\r\n" % 2**16 + b"x" * 2**16 + b"\r\n"
+        for _ in range(129):  # 8 MiB and one more.
+            connection.sendall(piece)
+        assert connection.recv(2**16).startswith(b"HTTP/1.1 413")
+    alive(shared)
+
+
+def test_an_upgrade_is_an_ordinary_request(shared: Stack) -> None:
+    head = b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
+    with closing(connect(shared)) as connection:
+        connection.sendall(head)
+        assert connection.recv(2**16).startswith(b"HTTP/1.1 200")
