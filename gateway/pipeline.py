@@ -2,8 +2,8 @@
 
     hop 2      choose replicas                                  Balancer.choose
     hop 3, 4   messages, tools  -> prompt token ids             Pipeline._render
-    hop 5-9    prompt token ids -> output token ids             EngineClient.generate
-    hop 10, 11 output token ids -> content, thinking, calls     DetokenizerClient.format
+    hop 5-9    prompt token ids -> output token ids             Pipeline._generate
+    hop 10, 11 output token ids -> content, thinking, calls     Pipeline._format
     hop 12     -> chunks of a stream or one JSON                the reader of ``Pipeline.answer``
 
 It knows neither HTTP nor whether the answer will be a stream: a single answer is the stream, collected.
@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
@@ -79,27 +79,17 @@ class Pipeline:
         model.check_length(request, len(prompt.token_ids))
         script = await self._tokenize_script(request, record)
         opening = Opening(record.request_id, timeout=max(0.0, until - time.time()))
-
-        async with AsyncExitStack() as stack:
-            engine = stack.enter_context(self.engines.choose(choices=request.n))
-            detokenizer = stack.enter_context(self.detokenizers.choose(choices=request.n))
-            record.replicas |= {"engine": engine.address, "detokenizer": detokenizer.address}
-            generation = await stack.enter_async_context(engine.client.generate(request, prompt, script, opening))
-            formattings = detokenizer.client.format(
-                request,
-                prompt,
-                tool_parser=model.tool_parser if request.tools else "",
-                reasoning_parser=model.reasoning_parser,
-                reasoning_state=model.reasoning_state(prompt),
-                opening=opening,
-            )
-            for formatting in formattings:
-                await stack.enter_async_context(formatting)
-            sources = [self._feed(generation, formattings, record)]
-            sources += [_read(index, each, generation, record) for index, each in enumerate(formattings)]
-            sources += [] if ping_seconds is None else [_pings(ping_seconds)]
+        async with (
+            self._generate(request, prompt, script, opening, record) as generation,
+            self._format(request, prompt, model, opening, record) as formattings,
+            Merge(
+                self._feed(generation, formattings, record),
+                *(_read(index, each, generation, record) for index, each in enumerate(formattings)),
+                *([] if ping_seconds is None else [_pings(ping_seconds)]),
+            ) as batches,
+        ):
             running = request.n
-            async for batch in await stack.enter_async_context(Merge(*sources)):
+            async for batch in batches:
                 yield batch
                 running -= sum(isinstance(event, Output) and event.formatted.finish is not None for event in batch)
                 if not running:
@@ -133,6 +123,39 @@ class Pipeline:
         with self.tokenizers.choose(avoid=first.address) as second:
             record.replicas["tokenizer"] = second.address
             return await work(second.client)
+
+    @asynccontextmanager
+    async def _generate(
+        self,
+        request: ChatRequest,
+        prompt: Prompt,
+        script: ScriptTokens | None,
+        opening: Opening,
+        record: RequestRecord,
+    ) -> AsyncIterator[Generation]:
+        with self.engines.choose(choices=request.n) as engine:
+            record.replicas["engine"] = engine.address
+            async with engine.client.generate(request, prompt, script, opening) as generation:
+                yield generation
+
+    @asynccontextmanager
+    async def _format(
+        self, request: ChatRequest, prompt: Prompt, model: Model, opening: Opening, record: RequestRecord
+    ) -> AsyncIterator[list[Formatting]]:
+        with self.detokenizers.choose(choices=request.n) as detokenizer:
+            record.replicas["detokenizer"] = detokenizer.address
+            formattings = detokenizer.client.format(
+                request,
+                prompt,
+                tool_parser=model.tool_parser if request.tools else "",
+                reasoning_parser=model.reasoning_parser,
+                reasoning_state=model.reasoning_state(prompt),
+                opening=opening,
+            )
+            async with AsyncExitStack() as stack:
+                for formatting in formattings:
+                    await stack.enter_async_context(formatting)
+                yield formattings
 
     async def _feed(
         self, generation: Generation, formattings: list[Formatting], record: RequestRecord
