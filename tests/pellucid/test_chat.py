@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pellucid.__main__ import main
-from pellucid.chat import Conversation, Screen, without_controls
+from pellucid.chat import Conversation
 from tests.pellucid.openai_server import Script, content, event, running
 
 
@@ -225,21 +223,6 @@ def test_a_conversation_remembers_only_what_was_answered() -> None:
 
 def test_an_empty_system_prompt_is_one() -> None:
     assert Conversation("").asked("q")[0] == {"role": "system", "content": ""}
-
-
-@given(st.text())
-def test_no_control_character_reaches_the_terminal(text: str) -> None:
-    shown = without_controls(text)
-    assert not any((ord(c) < 32 and c not in "\n\t") or 127 <= ord(c) < 160 for c in shown)
-    assert [c for c in text if c in shown] == list(shown)
-
-
-def test_a_pipe_gets_every_byte() -> None:
-    out = io.StringIO()
-    screen = Screen(out, is_terminal=False)
-    screen.content("a\x1b[31mb")
-    screen.end("stopped")
-    assert out.getvalue() == "a\x1b[31mb\n"
 
 
 @pytest.mark.parametrize("option", [("--temperature", "3"), ("--max-tokens", "0"), ("--no-such-option",)])
