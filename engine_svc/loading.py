@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from engine_svc.config import Settings
+from engine_svc.execution.openmp import wait_politely
 from engine_svc.execution.runner import Runner, RunnerInfo
 from engine_svc.execution.simulated import SimulatedRunner
 from engine_svc.execution.vocabulary import load_vocabulary
@@ -20,6 +21,7 @@ def load_runner(settings: Settings) -> Runner:
     """Load the model; takes as long as that takes. Raises ``SettingsError`` when the settings make it impossible."""
     if settings.simulated:
         return SimulatedRunner(_simulated_info(settings), step_seconds=settings.simulated_step_ms / 1000.0)
+    wait_politely()
     # Imported here because only real weights need torch.
     from engine_svc.execution.model_runner import load_model_runner
 
