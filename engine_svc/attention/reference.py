@@ -88,13 +88,9 @@ class ReferenceStep:
         num_queries, num_heads, head_dim = query.shape
         pages = cache.view(-1, self.backend.block_size, *cache.shape[1:]).index_select(0, span.blocks)
         keys, values = pages.flatten(0, 1)[: span.num_keys].permute(1, 2, 0, 3)  # each [kv_heads, keys, head_dim]
-        grouped = query.view(num_queries, len(keys), -1, head_dim).transpose(
-            0, 1
-        )  # [kv_heads, queries, group, head_dim]
-        out = F.scaled_dot_product_attention(
-            grouped.reshape(1, len(keys), -1, head_dim),
-            keys[None],
-            values[None],
-            attn_mask=span.bias(self.backend.config),
-        )
-        return out.view(len(keys), num_queries, -1, head_dim).transpose(0, 1).reshape(num_queries, num_heads, head_dim)
+        # Heads of one key head together: [kv_heads, queries, group, head_dim]
+        grouped = query.view(num_queries, len(keys), -1, head_dim).transpose(0, 1)
+        stacked = grouped.reshape(1, len(keys), -1, head_dim)
+        bias = span.bias(self.backend.config)
+        out = F.scaled_dot_product_attention(stacked, keys[None], values[None], attn_mask=bias)
+        return out.view(grouped.shape).transpose(0, 1).reshape(num_queries, num_heads, head_dim)

@@ -6,19 +6,22 @@ temperature, min-p, top-k, top-p and the draw. Each row is a function of its own
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as SequenceOf
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor
 
 from engine_svc.execution.sampling.adjust import adjust
 from engine_svc.execution.sampling.draw import draw
 from engine_svc.execution.sampling.logprobs import token_logprobs
 from engine_svc.execution.sampling.state import SamplingState
-from engine_svc.request import Sampled, TokenLogprobs
+from engine_svc.request import Sampled
 from engine_svc.scheduling.sequence import Sequence
+
+_GROUP_ELEMENTS: Final = 1 << 19
 
 
 class Sampler:
@@ -38,15 +41,18 @@ class Sampler:
         states = [self._state(sequence) for sequence in sequences]
         token_ids = logits.numpy().argmax(axis=-1)  # the first of equals; NaN if there is one
         finite = np.take_along_axis(logits.numpy(), token_ids[:, None], axis=-1)[:, 0] < np.inf
-        rows = [row for row, state in enumerate(states) if finite[row] and not state.takes_likeliest]
-        if rows:
+        sound = [(row, state) for row, state in enumerate(states) if finite[row]]
+        for rows in _groups((row for row, state in sound if not state.takes_likeliest), logits.shape[1]):
             token_ids[rows] = _choose(logits[rows].numpy(), [states[row] for row in rows])
-        chosen = token_ids.tolist()
-        logprobs = _logprobs(logits, chosen, states, finite)
-        return [
-            Sampled((token,), logprobs.get(row, ())) if finite[row] else FloatingPointError("logits are not finite")
-            for row, token in enumerate(chosen)
-        ]
+        results: list[Sampled | Exception] = [FloatingPointError("logits are not finite") for _ in states]
+        for row, _ in sound:
+            results[row] = Sampled((int(token_ids[row]),))
+        for rows in _groups((row for row, state in sound if state.params.logprobs is not None), logits.shape[1]):
+            num_top = [states[row].params.logprobs or 0 for row in rows]
+            found = token_logprobs(logits[rows], token_ids[rows].tolist(), num_top)
+            for row, logprobs in zip(rows, found, strict=True):
+                results[row] = Sampled((int(token_ids[row]),), (logprobs,))
+        return results
 
     def forget(self, sequence: Sequence) -> None:
         self._states.pop(sequence.seq_id, None)
@@ -68,17 +74,9 @@ def _choose(logits: npt.NDArray[np.float32], states: list[SamplingState]) -> npt
     return token_ids
 
 
-def _logprobs(
-    logits: Tensor, token_ids: list[int], states: list[SamplingState], finite: npt.NDArray[np.bool_]
-) -> dict[int, tuple[TokenLogprobs]]:
-    """By row, for the rows that want any."""
-    asked = {
-        row: state.params.logprobs
-        for row, state in enumerate(states)
-        if state.params.logprobs is not None and finite[row]
-    }
-    if not asked:
-        return {}
-    rows = list(asked)
-    found = token_logprobs(logits[torch.tensor(rows)], [token_ids[row] for row in rows], list(asked.values()))
-    return {row: (logprobs,) for row, logprobs in zip(rows, found, strict=True)}
+def _groups(rows: Iterable[int], vocab_size: int) -> Iterator[list[int]]:
+    """The rows in groups so small that what is computed for one stays in the processor's cache, and memory bounded."""
+    size = max(1, _GROUP_ELEMENTS // vocab_size)
+    remaining = list(rows)
+    for start in range(0, len(remaining), size):
+        yield remaining[start : start + size]

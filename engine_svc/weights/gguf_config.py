@@ -29,6 +29,13 @@ _OPTIONAL: Final = {
     "attention.sliding_window": "sliding_window",
     "rope.freq_base": "rope_theta",
 }
+_COUNTS: Final = (
+    "embedding_length",
+    "attention.head_count",
+    "attention.head_count_kv",
+    "attention.key_length",
+    "rope.dimension_count",
+)
 _REFUSED: Final = (
     "expert_count",
     "attention.scale",
@@ -74,6 +81,9 @@ def _refuse(path: Path, values: dict[str, Any]) -> None:
     missing = [key for key in _REQUIRED if key not in values]
     if missing:
         raise ModelLoadError(f"{path} lacks the metadata {', '.join(missing)}")
+    counts = [key for key, value in values.items() if key in _COUNTS and not (isinstance(value, int) and value > 0)]
+    if counts:
+        raise ModelLoadError(f"{path}: the metadata {', '.join(counts)} must be one whole number above 0")
     refused = [key for key in _REFUSED if values.get(key)]
     if refused:
         raise ModelLoadError(f"{path}: models with {', '.join(refused)} are not supported")

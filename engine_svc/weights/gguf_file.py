@@ -51,16 +51,14 @@ class GgufFile:
         self.eos_token_ids = _eos_token_ids(header.metadata)
 
     def tensors(self) -> Iterator[_Tensor]:
-        heads, kv_heads = self.config["num_attention_heads"], self.config["num_key_value_heads"]
+        interleaved = {
+            "q_proj": self.config["num_attention_heads"],
+            "k_proj": self.config["num_key_value_heads"],
+        }
         for info in self._infos.values():
             name = hugging_face_name(info.name)
-            order = None
-            if ".q_proj." in name:
-                order = _row_order(info.shape[0], heads)
-            elif ".k_proj." in name:
-                order = _row_order(info.shape[0], kv_heads)
             if info.name != ROPE_FACTORS:
-                yield _Tensor(name, info, self._rows(info), order)
+                yield _Tensor(name, info, self._rows(info), interleaved.get(name.rpartition(".")[0].rpartition(".")[2]))
 
     def _rows(self, info: TensorInfo) -> _Rows:
         """The tensor's bytes [rows, bytes of a row]; a vector has one element in each row."""
@@ -81,7 +79,7 @@ class _Tensor:
     name: str
     info: TensorInfo
     rows: _Rows
-    order: npt.NDArray[np.int64] | None
+    interleaved_heads: int | None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -89,19 +87,19 @@ class _Tensor:
 
     def copy_to(self, destination: Tensor) -> None:
         target = destination.view(len(self.rows), -1)
+        order = _row_order(len(self.rows), self.interleaved_heads) if self.interleaved_heads else None
         step = max(1, _CHUNK_ELEMENTS // target.shape[1])
         for start in range(0, len(self.rows), step):
             part = slice(start, start + step)
-            rows = self.rows[part] if self.order is None else self.rows[self.order[part]]
+            rows = self.rows[part] if order is None else self.rows[order[part]]
             target[part] = torch.from_numpy(np.require(self._dequantize(rows), requirements="W"))
 
     def _dequantize(self, rows: _Rows) -> npt.NDArray[np.float32]:
         try:
             return dequantize(rows, self.info.type)
         except NotImplementedError as error:
-            raise ModelLoadError(
-                f"{self.info.name} is stored as {self.info.type.name}, which is not supported"
-            ) from error
+            stored = f"{self.info.name} is stored as {self.info.type.name}"
+            raise ModelLoadError(f"{stored}, which is not supported") from error
 
 
 def hugging_face_name(name: str) -> str:

@@ -55,6 +55,16 @@ def test_the_recording_is_what_transformers_generates(greedy: list[Greedy], tran
     assert generate(transformers_model, greedy[0].prompt) == greedy[0].output
 
 
+def test_bfloat16_still_knows_the_capital_of_france(smollm2: Path, greedy: list[Greedy]) -> None:
+    runner = load(str(smollm2), dtype="bfloat16", block_size=16, num_threads=None)
+    paris = 7042
+
+    (output,) = outputs(run(runner, requests(greedy[:1]), block_size=16))
+
+    assert paris in greedy[0].output[:12]
+    assert paris in output[:12]
+
+
 @pytest.mark.slow
 def test_alone(runner: Runner, greedy: list[Greedy]) -> None:
     found = [outputs(run(runner, [request], block_size=16))[0] for request in requests(greedy)]

@@ -45,10 +45,9 @@ def _scaled(logits: Scores, temperatures: list[float]) -> Scores:
     """Logarithms of unnormalised probabilities; 0 for the best token, also where all tokens are impossible."""
     best = logits.argmax(axis=-1)[:, None]
     peaks = np.take_along_axis(logits, best, axis=-1).clip(min=np.finfo(np.float32).min)
+    divisors = np.maximum(temperatures, _COLDEST).astype(np.float32)[:, None]
     with np.errstate(over="ignore"):  # the difference of huge logits, or its quotient, may be -inf: impossible
-        scores: Scores = (logits - peaks) / np.maximum(np.array(temperatures, np.float32), np.float32(_COLDEST))[
-            :, None
-        ]
+        scores: Scores = (logits - peaks) / divisors
     np.put_along_axis(scores, best, np.float32(0.0), axis=-1)
     return scores
 

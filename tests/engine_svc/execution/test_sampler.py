@@ -201,5 +201,21 @@ def test_a_forgotten_sequence_leaves_nothing_behind() -> None:
     assert sampler.num_known == 0
 
 
+def test_a_batch_in_groups_is_the_same_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    logits = torch.randn(9, 50) * 3
+    logits[4] = math.nan
+    options: list[dict[str, Any]] = [{}, {"top_p": 0.5}, {"temperature": 0.0}, {"logprobs": 3}]
+    batch = [sequence([1], seed=row, **options[row % 4]) for row in range(9)]
+    whole = Sampler().sample(logits, batch)
+
+    monkeypatch.setattr("engine_svc.execution.sampler._GROUP_ELEMENTS", 100)
+    grouped = Sampler().sample(logits, batch)
+
+    assert isinstance(whole[4], FloatingPointError)
+    assert isinstance(grouped[4], FloatingPointError)
+    assert whole[:4] + whole[5:] == grouped[:4] + grouped[5:]
+
+
 def test_no_rows_no_tokens() -> None:
     assert Sampler().sample(torch.empty(0, 10), []) == []

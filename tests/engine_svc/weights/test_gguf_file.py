@@ -91,9 +91,9 @@ def minimal(path: Path, tensors: dict[str, npt.NDArray[Any]]) -> Path:
 
 
 def test_a_type_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    path = minimal(tmp_path / "odd.gguf", {"blk.0.odd": np.zeros((2, 3), np.int32)})
+    path = minimal(tmp_path / "odd.gguf", {"odd": np.zeros((2, 3), np.int32)})
 
-    with pytest.raises(ModelLoadError, match=r"blk\.0\.odd is stored as I32"):
+    with pytest.raises(ModelLoadError, match=r"odd is stored as I32"):
         load(GgufFile(path))
 
 
