@@ -137,7 +137,6 @@ class SessionEngine:
         info = await _answer(self._stub.GetModelInfo(engine_pb2.ModelInfoRequest(), timeout=INFO_SECONDS), "engine")
         return EngineInfo(
             model_path=info.model_path,
-            model_type=info.model_type,
             dtype=info.dtype,
             max_context_length=info.max_context_length,
             vocab_size=info.vocab_size,

@@ -40,7 +40,6 @@ class TokenizerInfo:
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
     model_path: str
-    model_type: str
     dtype: str
     max_context_length: int
     vocab_size: int

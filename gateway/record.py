@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.limits import MAX_IGNORED_NAMES
 from gateway.peers import Chunk, EngineStats, Finish, Head, Prompt
 
 
-@dataclass(slots=True)
+@dataclass
 class RequestRecord:
     """Filled in by the request's own task as it goes. Times are Unix seconds, 0.0 for what did not happen.
 
@@ -93,8 +93,8 @@ class RequestRecord:
 
     def log_fields(self) -> dict[str, Any]:
         """What is known, for a log line."""
-        fields = asdict(replace(self, ignored=self.ignored[:MAX_IGNORED_NAMES]))
-        known = {name: value for name, value in fields.items() if value and name != "request_id"}
+        fields = vars(self) | {"ignored": self.ignored[:MAX_IGNORED_NAMES], "request_id": ""}
+        known = {name: value for name, value in fields.items() if value}
         return known | {"seconds": round(self.finished_at - self.request_received_at, 6)}
 
     def usage(self) -> dict[str, Any]:

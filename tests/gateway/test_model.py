@@ -11,7 +11,7 @@ from gateway.peers import DetokenizerInfo, EngineInfo, Prompt, ReasoningState, T
 from svclib.errors import ContextLengthExceeded, InvalidRequest, ModelNotFound, Unavailable, Unsupported
 
 TOKENIZER = TokenizerInfo("v1", shows_tools=True, knows_thinking=True, tool_parser="hermes", reasoning_parser="think")
-ENGINE = EngineInfo("/models/x", "llama", "float32", max_context_length=100, vocab_size=50, simulated=False)
+ENGINE = EngineInfo("/models/x", "float32", max_context_length=100, vocab_size=50, simulated=False)
 DETOKENIZER = DetokenizerInfo(frozenset({"hermes", "other"}), frozenset({"think"}))
 AUTO = ParserChoice("auto", "auto")
 

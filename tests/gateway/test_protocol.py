@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 from contextlib import closing, suppress
@@ -9,8 +10,9 @@ from contextlib import closing, suppress
 import httpx2
 import pytest
 
+from gateway import protocol
 from gateway.limits import MAX_HEAD_BYTES
-from tests.gateway.running import Stack
+from tests.gateway.running import Stack, scripted_stack, until
 
 
 def connect(stack: Stack) -> socket.socket:
@@ -95,6 +97,47 @@ def test_what_is_no_http_gets_the_body_of_the_api(shared: Stack) -> None:
     status, headers, body = answer_to(shared, b"GET / HTTP/1.1\r\nno colon\r\n\r\n")
     assert (status, headers["content-type"]) == (400, "application/json")
     assert json.loads(body)["error"]["type"] == "invalid_request_error"
+
+
+async def test_a_head_that_does_not_come_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.1)
+    async with scripted_stack() as stack, stack.http() as client:
+        host, _, port = stack.url.removeprefix("http://").partition(":")
+        for beginning in (b"", b"GET /health HTTP/1.1\r\nx: "):
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(beginning)
+            assert await asyncio.wait_for(reader.read(), 20) == b""
+            writer.close()
+        assert (await client.get("/health")).status_code == 200
+
+
+async def test_what_follows_a_refused_body_is_read_away_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "MAX_DISCARDED_BYTES", 2**20)
+    async with scripted_stack() as stack:
+        host, _, port = stack.url.removeprefix("http://").partition(":")
+        for size, is_closed in ((2**20, False), (2**22, True)):
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(post_head(2**30))
+            assert (await reader.readline()).startswith(b"HTTP/1.1 413")
+            writer.write(b"x" * size)
+            with suppress(ConnectionError):
+                await writer.drain()
+            if not is_closed:
+                assert stack.http_server.server_state.connections
+                writer.close()
+            await until(lambda: not stack.http_server.server_state.connections)
+            writer.close()
+
+
+async def test_a_refused_client_does_not_linger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "LINGER_SECONDS", 0.1)
+    async with scripted_stack() as stack:
+        host, _, port = stack.url.removeprefix("http://").partition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"GET /" + b"a" * 100_000)
+        assert (await asyncio.wait_for(reader.read(), 20)).startswith(b"HTTP/1.1 431")
+        await until(lambda: not stack.http_server.server_state.connections)
+        writer.close()
 
 
 def test_many_requests_on_one_connection(shared: Stack) -> None:

@@ -144,6 +144,13 @@ def test_parts_of_an_answer_that_no_template_can_express(name: str) -> None:
     assert error.param == f"messages[1].{name}"
 
 
+def test_at_the_limits() -> None:
+    call = CALL | {"id": "c" * limits.MAX_NAME_CHARS}
+    (message,) = read({"role": "assistant", "tool_calls": [call] * limits.MAX_TOOL_CALLS})
+    assert len(message.tool_calls) == limits.MAX_TOOL_CALLS
+    assert read({"role": "user", "content": "x", "name": "n" * limits.MAX_NAME_CHARS})
+
+
 def test_parts_are_bounded() -> None:
     part = {"type": "text", "text": "x"}
     assert read({"role": "user", "content": [part] * limits.MAX_PARTS})

@@ -24,6 +24,11 @@ def test_the_least_script() -> None:
     assert read(None) is None
 
 
+def test_at_the_limits() -> None:
+    steps = [""] * limits.MAX_SCRIPT_STEPS
+    assert read({"steps": steps, "repeat": limits.MAX_SCRIPT_REPEAT, "delay_ms": limits.MAX_SCRIPT_DELAY_MS})
+
+
 FAULTS: list[tuple[str, Any]] = [
     ("simulate", 5),
     ("simulate", []),

@@ -79,8 +79,12 @@ def test_faults_are_placed(param: str, tools: Any) -> None:
     assert fault(tools=tools).param == param
 
 
-def test_names_at_the_limit() -> None:
-    assert read(tools=[tool("f" * 64)])
+def test_at_the_limits() -> None:
+    assert read(tools=[tool("f" * 64, description="x" * limits.MAX_DESCRIPTION_CHARS)])
+    assert len(read(tools=[tool(f"f{number}") for number in range(limits.MAX_TOOLS)])) == limits.MAX_TOOLS
+    room = limits.MAX_SCHEMA_BYTES - len('{"a":""}')
+    assert read(tools=[tool(parameters={"a": "x" * room})])
+    assert fault(tools=[tool(parameters={"a": "x" * (room + 1)})]).param == "tools[0].function.parameters"
 
 
 def test_schemas_are_bounded_in_depth() -> None:
