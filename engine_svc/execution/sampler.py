@@ -21,7 +21,7 @@ from engine_svc.execution.sampling.state import SamplingState
 from engine_svc.request import Sampled
 from engine_svc.scheduling.sequence import Sequence
 
-_GROUP_ELEMENTS: Final = 1 << 19
+_GROUP_ELEMENTS: Final = 1 << 18
 
 
 class Sampler:

@@ -71,8 +71,8 @@ def _contenders(scores: Scores, keys: Keys) -> tuple[TokenIds, TokenIds]:
     uniform *= np.float32(2.0**-32)
     best = scores.argmax(axis=-1)
     deadline = exponentials(token_hashes(keys, best)).astype(np.float32)[:, None] * _SLACK
-    rows, ids = (uniform < deadline * np.exp(scores)).nonzero()
-    return rows, ids
+    # Far faster than nonzero() in two dimensions.
+    return np.divmod(np.flatnonzero(uniform < deadline * np.exp(scores)), scores.shape[1])
 
 
 def _winners(scores: Scores, keys: Keys, rows: TokenIds, ids: TokenIds) -> TokenIds:
