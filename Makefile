@@ -23,7 +23,7 @@ chat: $(FOR_SERVING) ## talk to what `make serve` started: PORT=8000; ARGS= more
 
 test: $(FOR_DEVELOPING) ## run the whole test suite: ARGS= options for pytest
 	@$(BIN)/python tests/fetch_tokenizers.py
-	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest $(ARGS)
+	HF_HUB_OFFLINE=1 GOMP_SPINCOUNT=1000 $(BIN)/python -m pytest $(ARGS)
 
 bench: $(FOR_DEVELOPING) ## play 1,000 streams through a simulated model: ARGS= options, `--help` lists them
 	@$(BIN)/python -m bench.streams $(ARGS)
