@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -122,12 +122,15 @@ class Balancer(Generic[ClientT, InfoT]):
         """Keep ``info`` true, for ever."""
         while True:
             try:
-                async for serving in watch_health(replica.channel):
-                    self._note(replica, await self._describe(replica.client) if serving else None)
+                async with aclosing(watch_health(replica.channel)) as health:
+                    async for serving in health:
+                        self._note(replica, await self._describe(replica.client) if serving else None)
             except grpc.aio.AioRpcError as error:
                 log.debug("health unknown", peer=self.name, address=replica.address, code=error.code().name)
             except ServiceError as error:
                 log.warning("peer does not describe itself", peer=self.name, address=replica.address, error=str(error))
+            except Exception:
+                log.exception("watching failed", peer=self.name, address=replica.address)
             self._note(replica, None)
             await asyncio.sleep(_RETRY_SECONDS)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 
@@ -61,7 +61,7 @@ AnswerT = TypeVar("AnswerT", bound=Protobuf)
 StreamT = TypeVar("StreamT", bound=Stream[Any, Any, Any])
 
 
-async def watch_health(channel: grpc.aio.Channel) -> AsyncIterator[bool]:
+async def watch_health(channel: grpc.aio.Channel) -> AsyncGenerator[bool, None]:
     """Whether the peer serves, now and at each change. Ends, or raises ``AioRpcError``, when the peer is lost."""
     call = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), wait_for_ready=True)
     try:

@@ -152,8 +152,10 @@ async def test_who_cannot_describe_itself_is_not_ready_until_it_can() -> None:
     async def moody(client: NamedClient) -> str:
         nonlocal asked
         asked += 1
-        if asked < 3:
+        if asked == 1:
             raise InternalError
+        if asked == 2:
+            raise RuntimeError("something nobody foresaw")
         return "at last"
 
     peer = Peer(ScriptedEngine())
