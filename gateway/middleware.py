@@ -31,9 +31,6 @@ class RequestContext:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         record = RequestRecord(_request_id(Headers(scope=scope)))
         scope["state"]["record"] = record
         status = CLIENT_CLOSED
@@ -63,9 +60,6 @@ class ErrorBodies:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         started = False
 
         async def watched_send(message: Message) -> None:
@@ -84,14 +78,8 @@ class ErrorBodies:
                 raise
             problem = Problem.of(public(error))
             scope["state"]["record"].error_code = problem.code or problem.type
-            await send_problem(problem, send)
-
-
-async def send_problem(problem: Problem, send: Send, headers: list[tuple[bytes, bytes]] | None = None) -> None:
-    """A whole answer that says what is wrong."""
-    start = {"type": "http.response.start", "status": problem.status, "headers": problem.headers + (headers or [])}
-    await send(start)
-    await send({"type": "http.response.body", "body": problem.body})
+            await send({"type": "http.response.start", "status": problem.status, "headers": problem.headers})
+            await send({"type": "http.response.body", "body": problem.body})
 
 
 class BodyLimit:
@@ -102,9 +90,6 @@ class BodyLimit:
         self._max_bytes = max_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         self._check(int(Headers(scope=scope).get("content-length", "0")))
         received = 0
 

@@ -128,6 +128,7 @@ class ScriptedTokenizer(tokenizer_pb2_grpc.TokenizerServicer):
     def __init__(self, before_render: Callable[[], Awaitable[None]] | None = None) -> None:
         self.before_render = before_render
         self.calls: list[tokenizer_pb2.RenderRequest] = []
+        self.ignored_kwargs: list[str] = []
         self.cancelled = asyncio.Event()
         self.info = tokenizer_pb2.TokenizerInfo(
             vocab_size=VOCABULARY, template_version="v1", tool_parser="hermes", reasoning_parser="think",
@@ -149,6 +150,7 @@ class ScriptedTokenizer(tokenizer_pb2_grpc.TokenizerServicer):
         return tokenizer_pb2.RenderResponse(
             token_ids="".join(message.text for message in request.messages).encode(),
             eos_token_ids=[EOS], template_version="v1", rendered_at=1.0, tokenized_at=2.0,
+            ignored_template_kwargs=self.ignored_kwargs,
         )  # fmt: skip
 
     @unary

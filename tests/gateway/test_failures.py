@@ -191,6 +191,48 @@ async def test_an_engine_that_speaks_of_a_choice_nobody_asked_for() -> None:
         await works_again(stack)
 
 
+async def test_nonsense_in_the_middle_of_a_stream_is_told_as_an_error() -> None:
+    """The engine goes on with a choice that nobody asked for once the client has read something."""
+    may_go_on = asyncio.Event()
+
+    async def generate(call: GenerateCall) -> None:
+        call.emit(head())
+        call.emit(tokens("hel"))
+        await may_go_on.wait()
+        call.emit(tokens("x", index=3))
+        await asyncio.sleep(60)
+
+    async with scripted_stack(ScriptedEngine(generate)) as stack, stack.http() as client:
+        text = ""
+        body = {"model": MODEL, "messages": HI, "stream": True}
+        async with client.stream("POST", "/v1/chat/completions", json=body) as response:
+            async for piece in response.aiter_text():
+                text += piece
+                may_go_on.set()
+        answer = collect(text)
+        assert answer.error["message"] == "internal error"
+        assert not answer.done
+        await works_again(stack)
+
+
+async def test_template_variables_that_the_template_never_reads() -> None:
+    tokenizer = ScriptedTokenizer()
+    tokenizer.ignored_kwargs = ["mood"]
+    asked = {"chat_template_kwargs": {"mood": "good"}}
+    async with scripted_stack(tokenizer=tokenizer) as stack:
+        answer = await stack.chat(**asked)
+        assert answer.headers["x-pellucid-ignored"] == "chat_template_kwargs.mood"
+    async with scripted_stack(tokenizer=tokenizer, unknown_fields="reject") as stack:
+        answer = await stack.chat(**asked)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "chat_template_kwargs.mood")
+
+
+async def test_unknown_fields_can_be_refused() -> None:
+    async with scripted_stack(unknown_fields="reject") as stack:
+        answer = await stack.chat(frobnicate=1)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "frobnicate")
+
+
 async def test_a_detokenizer_that_fails_takes_the_engine_s_work_with_it() -> None:
     cancelled = asyncio.Event()
 
