@@ -107,7 +107,12 @@ class Pipeline:
         script = request.script
         if script is None:
             return None
-        steps = await self._on_a_tokenizer(lambda client: client.tokenize(script.steps), record)
+        try:
+            steps = await self._on_a_tokenizer(lambda client: client.tokenize(script.steps), record)
+        except InvalidRequest as error:
+            # The tokenizer names its own field.
+            param = (error.param or "").replace("inputs", "simulate.steps", 1)
+            raise InvalidRequest(error.message.replace("inputs", "simulate.steps", 1), param=param) from None
         return ScriptTokens(steps, script.repeat, script.delay_ms, script.finish)
 
     async def _on_a_tokenizer(
