@@ -140,8 +140,12 @@ class Pipeline:
     ) -> AsyncIterator[Generation]:
         with self.engines.choose(choices=request.n) as engine:
             record.replicas["engine"] = engine.address
-            async with engine.client.generate(request, prompt, script, opening) as generation:
-                yield generation
+            try:
+                async with engine.client.generate(request, prompt, script, opening) as generation:
+                    yield generation
+            except InvalidRequest as error:
+                error.param = _as_client_spells(error.param, request)
+                raise
 
     @asynccontextmanager
     async def _format(
@@ -181,6 +185,18 @@ class Pipeline:
                 record.note_stats(event.stats)
         if any(not record.finish_reasons[index] for index in unended):
             raise InternalError
+
+
+def _as_client_spells(param: str | None, request: ChatRequest) -> str | None:
+    """The request's field behind a field of the engine."""
+    match param:
+        case "prompt":
+            return "messages"
+        case "max_tokens":
+            return request.max_tokens_param
+        case "logprobs":
+            return "top_logprobs"
+    return param
 
 
 async def _read(

@@ -52,6 +52,24 @@ def failing(error: Exception) -> ScriptedEngine:
     return ScriptedEngine(generate)
 
 
+@pytest.mark.parametrize(
+    ("param", "fields", "spelled"),
+    [
+        ("prompt", {}, "messages"),
+        ("max_tokens", {"max_tokens": 5}, "max_tokens"),
+        ("max_tokens", {"max_completion_tokens": 5}, "max_completion_tokens"),
+        ("logprobs", {"logprobs": True}, "top_logprobs"),
+        ("seed", {}, "seed"),
+    ],
+)
+async def test_a_refusal_names_the_field_as_the_client_spells_it(
+    param: str, fields: dict[str, Any], spelled: str
+) -> None:
+    async with scripted_stack(failing(InvalidRequest("no, because", param=param))) as stack:
+        response = await stack.chat(**fields)
+        assert (response.status_code, response.json()["error"]["param"]) == (400, spelled)
+
+
 class FailingInTheMiddle(ScriptedEngine):
     """Says something, and fails when it is told to."""
 
