@@ -18,7 +18,12 @@ from gateway.streaming import Identity, wire_logprobs
 class _Call:
     id: str
     name: str
-    arguments: str
+    arguments: list[str] = field(default_factory=list)
+
+    def wire(self) -> dict[str, Any]:
+        """One of the API's ``tool_calls``."""
+        function = {"name": self.name, "arguments": "".join(self.arguments)}
+        return {"id": self.id, "type": "function", "function": function}
 
 
 @dataclass(slots=True)
@@ -38,8 +43,7 @@ class _Choice:
             case ReasoningDelta(text):
                 self.reasoning.append(text)
             case ToolCallDelta(index, call_id, name, arguments):
-                call = self.calls.setdefault(index, _Call(call_id, name, ""))
-                call.arguments += arguments
+                self.calls.setdefault(index, _Call(call_id, name)).arguments.append(arguments)
 
     def message(self) -> dict[str, Any]:
         """The API's ``message``. Content is null only where there is something else instead."""
@@ -50,10 +54,7 @@ class _Choice:
         if self.reasoning:
             message["reasoning_content"] = message["reasoning"] = "".join(self.reasoning)
         if self.calls:
-            message["tool_calls"] = [
-                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-                for _, call in sorted(self.calls.items())
-            ]
+            message["tool_calls"] = [call.wire() for _, call in sorted(self.calls.items())]
         return message
 
 

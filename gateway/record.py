@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.limits import MAX_IGNORED_NAMES
+from gateway.limits import MAX_IGNORED_NAME_CHARS, MAX_IGNORED_NAMES, MAX_LABEL_CHARS
 from gateway.peers import Chunk, EngineStats, Finish, Head, Prompt
 
 
@@ -92,8 +92,10 @@ class RequestRecord:
         self.preemptions = stats.preemptions
 
     def log_fields(self) -> dict[str, Any]:
-        """What is known, for a log line."""
-        fields = vars(self) | {"ignored": self.ignored[:MAX_IGNORED_NAMES], "request_id": ""}
+        """What is known, for a log line of bounded length."""
+        ignored = [name[:MAX_IGNORED_NAME_CHARS] for name in self.ignored[:MAX_IGNORED_NAMES]]
+        model_name = self.model_name[:MAX_LABEL_CHARS]
+        fields = vars(self) | {"ignored": ignored, "model_name": model_name, "request_id": ""}
         known = {name: value for name, value in fields.items() if value}
         return known | {"seconds": round(self.finished_at - self.request_received_at, 6)}
 

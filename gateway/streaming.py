@@ -7,7 +7,7 @@ asked for, then ``[DONE]``; or, after a fault, one event with ``error`` instead 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
@@ -110,23 +110,31 @@ def error_event(problem: Problem) -> bytes:
 
 
 def join(deltas: Sequence[Delta]) -> Iterator[Delta]:
-    """The same deltas with neighbours of one kind made one."""
-    last: Delta | None = None
+    """The same deltas with neighbours of one kind made one. Takes linear time: for a slow reader there are many."""
+    run: list[Delta] = []
     for delta in deltas:
-        match last, delta:
-            case None, _:
-                last = delta
-            case ContentDelta(before), ContentDelta(text):
-                last = ContentDelta(before + text)
-            case ReasoningDelta(before), ReasoningDelta(text):
-                last = ReasoningDelta(before + text)
-            case ToolCallDelta(index, call_id, name, before), ToolCallDelta(same, "", _, arguments) if index == same:
-                last = ToolCallDelta(index, call_id, name, before + arguments)
-            case _:
-                yield last
-                last = delta
-    if last is not None:
-        yield last
+        if run and not _goes_on(run[0], delta):
+            yield _joined(run)
+            run = []
+        run.append(delta)
+    if run:
+        yield _joined(run)
+
+
+def _goes_on(first: Delta, delta: Delta) -> bool:
+    match first, delta:
+        case (ContentDelta(), ContentDelta()) | (ReasoningDelta(), ReasoningDelta()):
+            return True
+        case ToolCallDelta(index), ToolCallDelta(same, ""):
+            return index == same
+    return False
+
+
+def _joined(run: Sequence[Delta]) -> Delta:
+    first = run[0]
+    if isinstance(first, ToolCallDelta):
+        return replace(first, arguments="".join(each.arguments for each in run if isinstance(each, ToolCallDelta)))
+    return replace(first, text="".join(each.text for each in run if not isinstance(each, ToolCallDelta)))
 
 
 def wire_logprobs(logprobs: Sequence[TokenLogProb]) -> dict[str, Any]:

@@ -54,3 +54,10 @@ def test_what_the_log_says() -> None:
     assert len(fields["ignored"]) < 20
     assert "error_code" not in fields
     assert "request_id" not in fields  # It is on every line already.
+
+
+def test_the_log_line_is_short_whatever_names_a_client_invents() -> None:
+    made = record(1)
+    made.model_name = "m" * 1_000_000
+    made.ignored = ("x" * 1_000_000,) * 1000
+    assert len(str(made.log_fields())) < 4096

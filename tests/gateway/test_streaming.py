@@ -151,6 +151,12 @@ def test_pieces_of_one_call_are_joined_and_those_of_two_are_not() -> None:
     assert list(join([])) == []
 
 
+def test_only_neighbours_are_joined() -> None:
+    begun, more = ToolCallDelta(0, "a", "f", "{"), ToolCallDelta(0, "", "", "}")
+    deltas: list[Delta] = [ContentDelta("x"), ReasoningDelta("y"), begun, ContentDelta("z"), more, more]
+    assert list(join(deltas)) == [*deltas[:4], ToolCallDelta(0, "", "", "}}")]
+
+
 def output(*deltas: Delta, finish: Finish | None = None, logprobs: tuple[TokenLogProb, ...] = ()) -> Output:
     return Output(0, Formatted(list(deltas), list(logprobs), finish))
 
