@@ -66,8 +66,10 @@ class GatewayMetrics:
         """A request that ended; ``route`` is the template of its path."""
         model_name = record.model_name if record.model_name in {"", self._model_name} else "other"
         self._requests.labels(route, str(status), record.error_code, model_name).inc()
-        for name in record.ignored:
-            self._ignored.labels("nested" if "." in name else "top").inc()
+        # Added up first: one request may name a quarter of a million, and this is the event loop.
+        nested = sum("." in name for name in record.ignored)
+        self._ignored.labels("nested").inc(nested)
+        self._ignored.labels("top").inc(len(record.ignored) - nested)
         if record.first_chunk_at:
             self._first_token.observe(max(0.0, record.first_chunk_at - record.request_received_at))
             self._request.observe(max(0.0, record.finished_at - record.request_received_at))

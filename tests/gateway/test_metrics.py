@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Counter
 
 from gateway.metrics import GatewayMetrics
 from gateway.record import RequestRecord
@@ -35,6 +35,16 @@ def test_a_chat(registry: CollectorRegistry, metrics: GatewayMetrics) -> None:
     assert registry.get_sample_value("pellucid_ignored_fields_total", {"level": "nested"}) == 2
     requests = {"route": "/v1/chat/completions", "status": "200", "code": "", "model_name": "m"}
     assert registry.get_sample_value("pellucid_http_requests_total", requests) == 1
+
+
+def test_ignored_fields_are_added_up_before_they_are_counted(
+    registry: CollectorRegistry, metrics: GatewayMetrics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    increments: list[float] = []
+    monkeypatch.setattr(Counter, "inc", lambda _, amount=1.0: increments.append(amount))
+    names = tuple(f"field{number}" for number in range(1000)) + ("messages[0].a",) * 500
+    metrics.observe_request(RequestRecord("r", ignored=names), "unmatched", 400)
+    assert sorted(increments) == [1, 500, 1000]
 
 
 def test_a_request_without_output_has_no_latencies(registry: CollectorRegistry, metrics: GatewayMetrics) -> None:
