@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, Final, TypeVar
 
 from engine_svc.layers.norm import NormConfig
-from engine_svc.layers.rotary import RopeConfig
+from engine_svc.layers.rotary import GivenFactors, RopeConfig
 from engine_svc.weights.errors import ModelLoadError
 
 T = TypeVar("T")
@@ -79,9 +79,15 @@ class DecoderConfig:
     def __post_init__(self) -> None:
         if self.num_heads % self.num_kv_heads:
             raise ModelLoadError(f"{self.num_heads} attention heads cannot share {self.num_kv_heads} key-value heads")
-        for rotated in {int(self.head_dim * layer.rope.fraction) for layer in self.layers}:
-            if rotated % 2:
-                raise ModelLoadError(f"a head size of {rotated} cannot be rotated in pairs")
+        for layer in self.layers:
+            self._check(layer.rope)
+
+    def _check(self, rope: RopeConfig) -> None:
+        rotated = int(self.head_dim * rope.fraction)
+        if rotated % 2:
+            raise ModelLoadError(f"a head size of {rotated} cannot be rotated in pairs")
+        if isinstance(rope.scaling, GivenFactors) and len(rope.scaling.factors) != rotated // 2:
+            raise ModelLoadError(f"there are {len(rope.scaling.factors)} rope factors for {rotated // 2} frequencies")
 
 
 class RawConfig:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from engine_svc.models.config import DecoderConfig, RawConfig
-from engine_svc.models.reading import equal_layers, read_decoder
+from engine_svc.models.config import DecoderConfig, LayerConfig, RawConfig
+from engine_svc.models.reading import equal_layers, read_decoder, read_rope
 
 
 def read_config(raw: RawConfig) -> DecoderConfig:
     """A ``sliding_window`` of null means full attention."""
-    return read_decoder(raw, equal_layers(raw, window=raw.optional_integer("sliding_window")))
+    layer = LayerConfig(read_rope(raw), raw.optional_integer("sliding_window"))
+    return read_decoder(raw, equal_layers(raw, layer))

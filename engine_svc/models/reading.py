@@ -46,9 +46,8 @@ def rope_of(section: RawConfig, theta: float) -> RopeConfig:
     return RopeConfig(section.number("rope_theta", theta), _scaling(section))
 
 
-def equal_layers(raw: RawConfig, window: int | None = None) -> tuple[LayerConfig, ...]:
-    """All layers with the same positions and window."""
-    return (LayerConfig(read_rope(raw), window),) * raw.integer("num_hidden_layers")
+def equal_layers(raw: RawConfig, layer: LayerConfig) -> tuple[LayerConfig, ...]:
+    return (layer,) * raw.integer("num_hidden_layers")
 
 
 def two_kinds_of_layers(

@@ -63,7 +63,7 @@ def test_a_config_that_transformers_writes(make: Any) -> None:
         ({}, None),
         ({"rope_type": "linear", "factor": 2}, LinearScaling(2.0)),
         ({"type": "linear", "factor": 2.0}, LinearScaling(2.0)),
-        ({"rope_type": "factors", "factors": [1.0, 4.0]}, GivenFactors((1.0, 4.0))),
+        ({"rope_type": "factors", "factors": [1.0, 4.0, 4.0, 8.0]}, GivenFactors((1.0, 4.0, 4.0, 8.0))),
         (
             {
                 "rope_type": "llama3",

@@ -7,7 +7,7 @@ import pytest
 from gguf.constants import GGMLQuantizationType
 
 from engine_svc.weights.errors import ModelLoadError
-from engine_svc.weights.gguf_config import RopeFactors, read_config
+from engine_svc.weights.gguf_config import ROPE_FACTORS, RopeFactors, read_config
 from engine_svc.weights.gguf_header import GgufHeader, TensorInfo
 
 METADATA: dict[str, Any] = {
@@ -29,7 +29,7 @@ def config(*tensors: str, without: str = "", factors: RopeFactors = None, **chan
     metadata = METADATA | {key.replace("__", "."): value for key, value in changes.items()}
     metadata.pop(without, None)
     infos = [TensorInfo(name, (32, 48), GGMLQuantizationType.F32, 0) for name in ("token_embd.weight", *tensors)]
-    return read_config(Path("some.gguf"), GgufHeader(metadata, tuple(infos)), lambda: factors)
+    return read_config(Path("some.gguf"), GgufHeader(metadata, tuple(infos)), {ROPE_FACTORS: factors}.get)
 
 
 def test_sizes_have_hugging_faces_names() -> None:
@@ -46,6 +46,8 @@ def test_sizes_have_hugging_faces_names() -> None:
         "rms_norm_eps": 1e-5,
         "rope_theta": 5000.0,
         "rope_scaling": None,
+        "sliding_window": None,
+        "query_pre_attn_scalar": 8,
         "partial_rotary_factor": 1.0,
         "tie_word_embeddings": False,
         "attention_bias": False,
@@ -119,4 +121,4 @@ def test_no_experts_is_no_reason_to_refuse() -> None:
 
 def test_a_file_without_embedding_is_refused() -> None:
     with pytest.raises(ModelLoadError, match=r"token_embd\.weight"):
-        read_config(Path("some.gguf"), GgufHeader(METADATA, ()), lambda: None)
+        read_config(Path("some.gguf"), GgufHeader(METADATA, ()), lambda name: None)
