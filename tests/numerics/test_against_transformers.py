@@ -175,7 +175,9 @@ def test_a_folder_in_parts_gives_the_same_logits(tmp_path: Path) -> None:
     torch.testing.assert_close(logits, expected_logits(model, token_ids), rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["grouped heads", "biases", "mistral with a window"])
+@pytest.mark.parametrize(
+    "name", ["grouped heads", "biases", "mistral with a window", "qwen 3", "gemma 2", "gemma 3", "phi 3", "olmo 2"]
+)
 def test_bfloat16_is_as_near_to_float32_as_transformers_own(tmp_path: Path, name: str) -> None:
     config = CONFIGS[name]
     model = tiny.random_model(config)

@@ -9,7 +9,6 @@ from engine_svc.layers.rotary import GivenFactors, LinearScaling, Llama3Scaling,
 from engine_svc.models.config import DecoderConfig, LayerConfig, RawConfig
 from engine_svc.models.registry import find_family
 from engine_svc.weights.errors import ModelLoadError
-from tests.engine_svc import tiny
 
 LEAST: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],
@@ -39,20 +38,6 @@ def test_what_an_old_llama_leaves_out() -> None:
         layers=(LayerConfig(RopeConfig(10000.0)),) * 2,
         norm=NormConfig(1e-6),
     )
-
-
-@pytest.mark.parametrize("make", [tiny.llama, tiny.mistral])
-def test_a_config_that_transformers_writes(make: Any) -> None:
-    theirs = make(tie_word_embeddings=True, head_dim=10, rope_parameters={"rope_theta": 7.0, "rope_type": "default"})
-    values = theirs.to_dict() | {"architectures": [f"{theirs.model_type.capitalize()}ForCausalLM"]}
-
-    family = find_family(values)
-    ours = family.read_config(RawConfig(values))
-
-    assert family.model_type == theirs.model_type
-    assert (ours.head_dim, ours.num_kv_heads, ours.layers[0].rope.theta) == (10, theirs.num_key_value_heads, 7.0)
-    assert ours.tie_word_embeddings
-    assert {layer.window for layer in ours.layers} == {getattr(theirs, "sliding_window", None)}
 
 
 @pytest.mark.parametrize("name", ["rope_scaling", "rope_parameters"])
