@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from engine_svc.attention.interface import AttentionConfig, AttentionStep
 from engine_svc.layers.activation import ACTIVATIONS
 from engine_svc.layers.linear import Embedding, Linear
-from engine_svc.layers.norm import HeadNorm, RMSNorm
+from engine_svc.layers.norm import QueryKeyNorm, RMSNorm
 from engine_svc.layers.rotary import RotaryEmbedding, Rotation, rotate
 from engine_svc.layers.softcap import softcap
 from engine_svc.models.config import DecoderConfig, HeadNorms
@@ -28,20 +28,20 @@ class Attention(nn.Module):
         super().__init__()
         self.layer = layer
         self.head_dim = config.head_dim
-        self.heads = (config.num_heads, config.num_kv_heads, config.num_kv_heads)
-        sizes = [heads * config.head_dim for heads in self.heads]
+        self.heads = [config.num_heads, config.num_kv_heads]
+        sizes = [heads * config.head_dim for heads in (*self.heads, config.num_kv_heads)]
         parts = {"qkv_proj": sum(sizes)} if config.packed else dict(zip(_QKV, sizes, strict=True))
         self.qkv = Linear(config.hidden_size, parts, bias=config.qkv_bias, dtype=dtype)
+        self.head_norm = _head_norm(config, dtype)
         self.out = Linear(sizes[0], {"o_proj": config.hidden_size}, bias=config.out_bias, dtype=dtype)
-        self.q_norm = _head_norm(config, config.num_heads, dtype)
-        self.k_norm = _head_norm(config, config.num_kv_heads, dtype)
 
     def forward(self, x: Tensor, rotation: Rotation, attention: AttentionStep) -> Tensor:
         """[tokens, hidden] -> [tokens, hidden]"""
         qkv = self.qkv(x).unflatten(-1, (-1, self.head_dim))  # [tokens, heads + 2 * kv_heads, head_dim]
-        query, key, value = qkv.split(self.heads, dim=1)
-        query, key = rotate(self.q_norm(query), rotation), rotate(self.k_norm(key), rotation)
-        attended = attention.attend(self.layer, query, key, value)
+        num_rotated = sum(self.heads)
+        rotated = rotate(self.head_norm(qkv[:, :num_rotated]), rotation)
+        query, key = torch.split(rotated, self.heads, dim=1)
+        attended = attention.attend(self.layer, query, key, qkv[:, num_rotated:])
         return self.out(attended.flatten(1))  # type: ignore[no-any-return]
 
 
@@ -149,12 +149,14 @@ def _norm(config: DecoderConfig, name: str | None, dtype: torch.dtype) -> nn.Mod
     return nn.Identity() if name is None else RMSNorm(config.hidden_size, config.norm, dtype=dtype, name=name)
 
 
-def _head_norm(config: DecoderConfig, num_heads: int, dtype: torch.dtype) -> nn.Module:
-    """The norm of these many heads of queries or keys."""
+def _head_norm(config: DecoderConfig, dtype: torch.dtype) -> nn.Module:
+    """The norm of queries and keys before they are rotated."""
+    heads = (config.num_heads, config.num_kv_heads)
     match config.head_norms:
         case HeadNorms.NONE:
             return nn.Identity()
         case HeadNorms.EACH:
-            return HeadNorm(config.head_dim, config.norm, dtype=dtype)
+            sizes = (config.head_dim, config.head_dim)
         case HeadNorms.TOGETHER:
-            return HeadNorm(num_heads * config.head_dim, config.norm, dtype=dtype)
+            sizes = (config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim)
+    return QueryKeyNorm(heads, sizes, config.norm, dtype=dtype)

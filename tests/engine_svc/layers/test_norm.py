@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
@@ -7,7 +9,7 @@ from transformers.models.gemma3.modeling_gemma3 import Gemma3RMSNorm
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 from transformers.models.olmo2.modeling_olmo2 import Olmo2RMSNorm
 
-from engine_svc.layers.norm import HeadNorm, NormConfig, RMSNorm
+from engine_svc.layers.norm import NormConfig, QueryKeyNorm, RMSNorm, rms_norm
 
 KINDS = [(LlamaRMSNorm, None), (Olmo2RMSNorm, 0.0), (Gemma3RMSNorm, 1.0)]
 
@@ -37,24 +39,39 @@ def test_a_vector_of_zeros_stays_finite() -> None:
     assert norm(torch.zeros(1, 4)).tolist() == [[0.0] * 4]
 
 
-def head_norm(dim: int) -> HeadNorm:
-    norm = HeadNorm(dim, NormConfig(1e-5), dtype=torch.float32)
-    norm.weight.data.copy_(torch.arange(1, dim + 1))
+def query_key_norm(*sizes: int) -> QueryKeyNorm:
+    """Two heads of queries and one of keys, of 6."""
+    norm = QueryKeyNorm((2, 1), (sizes[0], sizes[1]), NormConfig(1e-5), dtype=torch.float32)
+    norm.query_weight.data.copy_(torch.arange(1, sizes[0] + 1))
+    norm.key_weight.data.copy_(torch.arange(2, sizes[1] + 2))
     return norm
 
 
 def test_heads_are_normed_each_for_itself_if_there_are_weights_for_one() -> None:
     torch.manual_seed(0)
-    norm, x = head_norm(6), torch.randn(5, 3, 6)
+    norm, x = query_key_norm(6, 6), torch.randn(5, 3, 6)
+    query, key = (partial(rms_norm, weight=weight, config=norm.config) for weight in norm.parameters())
 
-    assert torch.equal(norm(x), torch.stack([RMSNorm.forward(norm, x[:, head]) for head in range(3)], dim=1))
+    assert torch.equal(norm(x), torch.stack([query(x[:, 0]), query(x[:, 1]), key(x[:, 2])], dim=1))
 
 
 def test_heads_are_normed_together_if_there_are_weights_for_all() -> None:
     torch.manual_seed(0)
-    norm, x = head_norm(18), torch.randn(5, 3, 6)
+    norm, x = query_key_norm(12, 6), torch.randn(5, 3, 6)
 
-    assert torch.equal(norm(x).flatten(1), RMSNorm.forward(norm, x.flatten(1)))
+    normed = norm(x)
+
+    assert torch.equal(normed[:, :2].flatten(1), rms_norm(x[:, :2].flatten(1), norm.query_weight, norm.config))
+    assert torch.equal(normed[:, 2], rms_norm(x[:, 2], norm.key_weight, norm.config))
+
+
+def test_norms_of_heads_are_stored_beside_the_projections() -> None:
+    norm = query_key_norm(12, 6)
+
+    assert {name: len(weight) for name, weight in norm.stored_weights("layers.0.self_attn.head_norm")} == {
+        "layers.0.self_attn.q_norm.weight": 12,
+        "layers.0.self_attn.k_norm.weight": 6,
+    }
 
 
 @pytest.mark.parametrize(
