@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import grpc
 
@@ -21,6 +21,9 @@ from protos.v1 import common_pb2, engine_pb2, engine_pb2_grpc
 from svclib.errors import InvalidRequest, ServiceError, Unsupported
 from svclib.server import unary
 from svclib.session import Call, SessionServer
+
+_DRAWN_SEED_BITS: Final = 53
+"""A client that reads JSON numbers as doubles can send such a seed back."""
 
 GenerateCall: TypeAlias = Call[engine_pb2.GenerateRequest, engine_pb2.StopChoices, engine_pb2.GenerateEvent]
 
@@ -157,7 +160,7 @@ def _read_sampling(message: engine_pb2.SamplingParams, max_tokens: int) -> Sampl
         ignore_eos=message.ignore_eos if has("ignore_eos") else False,
         n=message.n if has("n") else 1,
         logprobs=message.logprobs if has("logprobs") else None,
-        seed=message.seed if has("seed") else secrets.randbits(63),
+        seed=message.seed if has("seed") else secrets.randbits(_DRAWN_SEED_BITS),
         logit_bias=tuple(message.logit_bias.items()),
     )
 

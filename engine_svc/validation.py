@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from operator import attrgetter
+from struct import pack, unpack
 from typing import Final
 
 from engine_svc.request import SamplingParams, Script
@@ -21,6 +22,9 @@ MAX_SCRIPT_BYTES: Final = 256 * 1024
 MAX_SCRIPT_STEPS: Final = 1_000_000
 MAX_SCRIPT_DELAY: Final = 600.0
 
+_MIN_REPETITION_PENALTY: Final = unpack("f", pack("f", 0.01))[0]
+"""0.01 as it arrives: the wire carries single precision, which is a little less here."""
+
 _RANGES: Final[tuple[tuple[str, float, float], ...]] = (
     ("temperature", 0.0, 2.0),
     ("top_p", 0.0, 1.0),
@@ -28,7 +32,7 @@ _RANGES: Final[tuple[tuple[str, float, float], ...]] = (
     ("min_p", 0.0, 1.0),
     ("frequency_penalty", -2.0, 2.0),
     ("presence_penalty", -2.0, 2.0),
-    ("repetition_penalty", 0.01, 10.0),
+    ("repetition_penalty", _MIN_REPETITION_PENALTY, 10.0),
     ("max_tokens", 1, 2**32 - 1),
     ("n", 1, MAX_CHOICES),
 )
@@ -54,7 +58,7 @@ def check_sampling(params: SamplingParams, vocab_size: int) -> None:
     for name, least, greatest in _RANGES:
         value = attrgetter(name)(params)
         if not least <= value <= greatest:
-            raise InvalidRequest(f"{name} must be between {least} and {greatest}, not {value}", param=name)
+            raise InvalidRequest(f"{name} must be between {least:g} and {greatest}, not {value}", param=name)
     if params.min_tokens > params.max_tokens:
         raise InvalidRequest(
             f"min_tokens is {params.min_tokens}, more than max_tokens, {params.max_tokens}", param="min_tokens"

@@ -13,6 +13,8 @@ MAX_DISCARDED_BYTES: Final = 128 * 1024 * 1024
 LINGER_SECONDS: Final = 5.0
 """The same for a refused head."""
 
+MAX_HELD_BODY_BYTES: Final = 512 * 1024 * 1024
+"""Bodies of all requests in work together."""
 MAX_JSON_VALUES: Final = 250_000
 """Values in one body: parsing them takes a tenth of a second at most."""
 MAX_JSON_DEPTH: Final = 64

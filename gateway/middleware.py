@@ -12,9 +12,10 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.errors import CLIENT_CLOSED, ClientGone, Problem
+from gateway.limits import MAX_HELD_BODY_BYTES
 from gateway.metrics import GatewayMetrics
 from gateway.record import RequestRecord
-from svclib.errors import PayloadTooLarge, ServiceError, public
+from svclib.errors import Overloaded, PayloadTooLarge, ServiceError, public
 
 UNMATCHED: Final = "unmatched"
 _PROBES: Final = frozenset({"/health", "/ready", "/metrics"})
@@ -83,11 +84,13 @@ class ErrorBodies:
 
 
 class BodyLimit:
-    """Refuses bodies that are too large, by what they declare or while they arrive. Nothing of them is kept."""
+    """Refuses bodies that are too large, by what they declare or while they arrive, alone or all together."""
 
-    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, max_bytes: int, max_held_bytes: int = MAX_HELD_BODY_BYTES) -> None:
         self._app = app
         self._max_bytes = max_bytes
+        self._max_held_bytes = max_held_bytes
+        self._held_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._check(int(Headers(scope=scope).get("content-length", "0")))
@@ -96,15 +99,22 @@ class BodyLimit:
         async def limited_receive() -> Message:
             nonlocal received
             message = await receive()
-            received += len(message.get("body", b""))
+            size = len(message.get("body", b""))
+            received += size
+            self._held_bytes += size
             self._check(received)
             return message
 
-        await self._app(scope, limited_receive, send)
+        try:
+            await self._app(scope, limited_receive, send)
+        finally:
+            self._held_bytes -= received
 
     def _check(self, size: int) -> None:
         if size > self._max_bytes:
             raise PayloadTooLarge(f"the body is larger than {self._max_bytes} bytes")
+        if self._held_bytes > self._max_held_bytes:
+            raise Overloaded("too many large requests at once", retry_after=1.0)
 
 
 def _request_id(headers: Headers) -> str:

@@ -107,7 +107,12 @@ class Pipeline:
         script = request.script
         if script is None:
             return None
-        steps = await self._on_a_tokenizer(lambda client: client.tokenize(script.steps), record)
+        try:
+            steps = await self._on_a_tokenizer(lambda client: client.tokenize(script.steps), record)
+        except InvalidRequest as error:
+            # The tokenizer names its own field.
+            param = (error.param or "").replace("inputs", "simulate.steps", 1)
+            raise InvalidRequest(error.message.replace("inputs", "simulate.steps", 1), param=param) from None
         return ScriptTokens(steps, script.repeat, script.delay_ms, script.finish)
 
     async def _on_a_tokenizer(
@@ -135,8 +140,12 @@ class Pipeline:
     ) -> AsyncIterator[Generation]:
         with self.engines.choose(choices=request.n) as engine:
             record.replicas["engine"] = engine.address
-            async with engine.client.generate(request, prompt, script, opening) as generation:
-                yield generation
+            try:
+                async with engine.client.generate(request, prompt, script, opening) as generation:
+                    yield generation
+            except InvalidRequest as error:
+                error.param = _as_client_spells(error.param, request)
+                raise
 
     @asynccontextmanager
     async def _format(
@@ -176,6 +185,18 @@ class Pipeline:
                 record.note_stats(event.stats)
         if any(not record.finish_reasons[index] for index in unended):
             raise InternalError
+
+
+def _as_client_spells(param: str | None, request: ChatRequest) -> str | None:
+    """The request's field behind a field of the engine."""
+    match param:
+        case "prompt":
+            return "messages"
+        case "max_tokens":
+            return request.max_tokens_param
+        case "logprobs":
+            return "top_logprobs"
+    return param
 
 
 async def _read(

@@ -9,6 +9,7 @@ import asyncio
 from http import HTTPStatus
 from typing import Final
 
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from gateway.errors import Problem
@@ -24,6 +25,9 @@ class HeadTooLarge(Exception):
 
 class LimitedProtocol(HttpToolsProtocol):
     """Refuses heads beyond ``MAX_HEAD_BYTES``, and closes the connection of one that takes ``HEAD_SECONDS``.
+
+    No upgrade is made: a request that offers one (Java's client does, to HTTP/2) is answered as if it had not. Its
+    parser would leave out the body.
 
     A refused client gets to read why: what it still sends is read and thrown away for a while, because closing a
     connection with unread input resets it, the answer included. uvicorn does the same with the rest of a refused body.
@@ -50,7 +54,7 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._is_refused:
             self._discard(data)
             return
-        super().data_received(data)
+        self._feed(data)
         # The parser keeps the beginning of an unfinished line to itself.
         if self._in_head and not self._is_refused:
             self._unfinished_bytes += len(data)
@@ -73,7 +77,12 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._in_head = False
         self._stop_timer()
-        super().on_headers_complete()
+        if not self._offers_upgrade():
+            super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        if not self._offers_upgrade():
+            super().on_message_complete()
 
     def on_body(self, body: bytes) -> None:
         if self.cycle.response_complete:
@@ -83,6 +92,26 @@ class LimitedProtocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002  # uvicorn's text is not for clients
         self._refuse(_TOO_LARGE if self._head_bytes > MAX_HEAD_BYTES else _NOT_HTTP)
 
+    def _feed(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(data)
+        except HttpParserUpgrade as upgrade:
+            if self._offers_upgrade():
+                self._read_without_upgrade(data[upgrade.args[0] :])
+        except HttpParserError as error:
+            self.send_400_response(str(error))
+
+    def _offers_upgrade(self) -> bool:
+        return self.parser.should_upgrade() and any(name == b"upgrade" for name, _ in self.headers)
+
+    def _read_without_upgrade(self, rest: bytes) -> None:
+        """Read a head again, as if it offered nothing, and then what came after it."""
+        line = (self.parser.get_method(), self.url, self.parser.get_http_version().encode())
+        headers = b"".join(b"%s: %s\r\n" % header for header in self.headers if header[0] != b"upgrade")
+        self.parser = HttpRequestParser(self)
+        self._feed(b"%s %s HTTP/%s\r\n%s\r\n%s" % (*line, headers, rest))
+
     def _count_head(self, size: int) -> None:
         self._head_bytes += size
         if self._head_bytes > MAX_HEAD_BYTES:
@@ -90,7 +119,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _refuse(self, problem: Problem) -> None:
         self._is_refused = True
-        if self.cycle is not None and not self.cycle.response_complete:
+        if self.cycle is not None and not self.cycle.response_complete and not self._take_over():
             self.transport.close()
             return
         headers = b"".join(b"%s: %s\r\n" % header for header in (*problem.headers, (b"connection", b"close")))
@@ -98,6 +127,14 @@ class LimitedProtocol(HttpToolsProtocol):
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self._close_after(LINGER_SECONDS)
+
+    def _take_over(self) -> bool:
+        """Answer in the application's place, if it still waits for the body that is at fault and its turn has come."""
+        if self.pipeline or self.cycle.response_started or not self.cycle.more_body:
+            return False
+        self.cycle.disconnected = True
+        self.cycle.message_event.set()
+        return True
 
     def _discard(self, data: bytes) -> None:
         self._discarded_bytes += len(data)

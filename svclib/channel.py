@@ -8,27 +8,27 @@ import grpc
 
 MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 
-_LIMITS: Final = (
+_BOTH_ENDS: Final = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    # A peer that hangs without closing its connection is noticed within 15 seconds: a service's, so that nobody waits
+    # for it, and a client's, so that nobody works for it.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
 )
 
 SERVER_OPTIONS: Final = (
-    *_LIMITS,
+    *_BOTH_ENDS,
     # Two processes that listen on one port would each get half of the requests without a word.
     ("grpc.so_reuseport", 0),
-    ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.http2.max_ping_strikes", 0),
 )
 
 _CHANNEL_OPTIONS: Final = (
-    *_LIMITS,
-    # A peer that hangs without closing its connection is noticed within 15 seconds.
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.max_pings_without_data", 0),
+    *_BOTH_ENDS,
     # A restarted peer is found again within a second.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import signal
+import sys
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, NoReturn, Protocol, TypeVar
 
 import grpc
 import structlog
@@ -148,6 +150,17 @@ def _refusing(handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcMethodHandler
     return make(refuse, handler.request_deserializer, handler.response_serializer)
 
 
+def _exit_now() -> NoReturn:
+    """Models are loaded in threads, which nothing can interrupt, and the interpreter would wait for them."""
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _bracketed(host: str) -> str:
+    """A host as it stands before ``:port``."""
+    return f"[{host}]" if ":" in host else host
+
+
 class _Process:
     """One run of a service."""
 
@@ -155,6 +168,7 @@ class _Process:
         self._service = service
         self._settings = settings
         self._gate = _NotYet()
+        self._is_loading = False
 
     async def run(self) -> int:
         stop = asyncio.Event()
@@ -168,7 +182,7 @@ class _Process:
         except (OSError, RuntimeError) as error:
             log.error("cannot listen", error=str(error))
             return 1
-        log.info("started", address=f"{self._settings.host}:{port}", metrics_port=metrics.port)
+        log.info("started", address=f"{_bracketed(self._settings.host)}:{port}", metrics_port=metrics.port)
         try:
             return await self._serve(health, stop)
         finally:
@@ -176,6 +190,8 @@ class _Process:
             await self._service.stop()
             metrics.close()
             log.info("stopped")
+            if self._is_loading:
+                _exit_now()
 
     async def _listen(self, health: Health) -> tuple[grpc.aio.Server, int]:
         server = grpc.aio.server(options=SERVER_OPTIONS, interceptors=(self._gate,))
@@ -184,7 +200,7 @@ class _Process:
         reflection.enable_server_reflection(
             (*self._service.service_names, _HEALTH_SERVICE, reflection.SERVICE_NAME), server
         )
-        port = server.add_insecure_port(f"{self._settings.host}:{self._settings.port}")
+        port = server.add_insecure_port(f"{_bracketed(self._settings.host)}:{self._settings.port}")
         await server.start()
         return server, port
 
@@ -194,6 +210,7 @@ class _Process:
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
         if not starting.done():
+            self._is_loading = True
             starting.cancel()
             await asyncio.wait((starting,))
             return 0

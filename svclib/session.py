@@ -2,8 +2,9 @@
 
 Client and server speak in frames, and each frame is a list of entries: a writer puts everything that waits into its
 next frame, so one engine step is one message however many sequences it moved. While a frame is being written, further
-events of one request are merged into one entry (protobuf ``MergeFrom``: lists are joined), so a slow reader costs a
-longer entry and never a longer queue.
+events of one request are merged into one entry (protobuf ``MergeFrom``: lists are joined), so a slow reader costs
+longer entries and not more of them. A frame that has grown large is followed by another, so that none is ever too large
+for the transport.
 
 The life of a request, seen from either end:
 
@@ -75,7 +76,7 @@ class _Outbox:
 
     def add(self, request_id: int) -> Any:
         """A new entry for the caller to fill before the event loop runs on."""
-        if not self._frames or len(self._frames[-1].entries) >= _FRAME_ENTRIES or self._bytes > _FRAME_BYTES:
+        if not self._frames or len(self._frames[-1].entries) >= _FRAME_ENTRIES or self._bytes >= _FRAME_BYTES:
             self._frames.append(self._frame_class())
             self._bytes = 0
             self._last.clear()
@@ -92,9 +93,10 @@ class _Outbox:
     def merge(self, request_id: int, message: Message) -> None:
         """Add a message, to the request's waiting entry if nothing came between."""
         entry = self._last.get(request_id)
-        if entry is None:
+        if entry is None or self._bytes >= _FRAME_BYTES:
             entry = self.add(request_id)
             self._last[request_id] = entry
+        self._bytes += message.ByteSize()
         target = getattr(entry, self._mergeable)
         target.MergeFrom(message)
         # An empty message sets no field by itself, yet it was sent.
@@ -463,6 +465,12 @@ class _ServerConnection:
         except ServiceError as error:
             if self._forget(request_id):
                 self._fail(request_id, error)
+        except asyncio.CancelledError as error:
+            # Who cancels from here has taken the request off the books before. Otherwise something that the handler
+            # waited for was cancelled, and its client would wait for ever.
+            if self._forget(request_id):
+                self._fail(request_id, public(error))
+            raise
         except Exception as error:
             log.exception("request failed")
             if self._forget(request_id):

@@ -67,14 +67,15 @@ def _known_role(index: int, message: Message, capabilities: Capabilities) -> Mes
 
 def _check(index: int, message: Message) -> None:
     if message.role not in ROLES:
-        raise InvalidRequest(f"must be one of {', '.join(sorted(ROLES))}", param=f"messages[{index}].role")
+        param = f"messages[{index}].role"
+        raise InvalidRequest(f"{param} must be one of {', '.join(sorted(ROLES))}", param=param)
     if message.role == "assistant":
         return
     if message.content is None:
         raise InvalidRequest(f"a {message.role} message needs content", param=f"messages[{index}].content")
     for name, value in (("tool_calls", message.tool_calls), ("reasoning_content", message.reasoning_content)):
         if value:
-            raise InvalidRequest("only an assistant message may have it", param=f"messages[{index}].{name}")
+            raise InvalidRequest(f"only an assistant message may have {name}", param=f"messages[{index}].{name}")
 
 
 def _place_system(numbered: list[_Numbered], capabilities: Capabilities) -> list[_Numbered]:

@@ -95,7 +95,9 @@ class ChatTemplate:
             return {}
         kwargs = parse_object(conversation.template_kwargs, "chat_template_kwargs")
         if reserved := sorted(self._reserved.intersection(kwargs)):
-            raise InvalidRequest(f"must not set {', '.join(reserved)}", param="chat_template_kwargs")
+            raise InvalidRequest(
+                f"chat_template_kwargs must not set {', '.join(reserved)}", param="chat_template_kwargs"
+            )
         return kwargs
 
     def _write(self, variables: Mapping[str, Any], marks: Marks) -> str:
@@ -116,7 +118,7 @@ class ChatTemplate:
 def _opens_answer(conversation: Conversation) -> bool:
     """Whether the prompt ends with the opening of an assistant turn; checks what may be asked for together."""
     if not conversation.messages:
-        raise InvalidRequest("must not be empty", param="messages")
+        raise InvalidRequest("messages must not be empty", param="messages")
     if not conversation.continue_final_message:
         return conversation.add_generation_prompt is not False
     if conversation.add_generation_prompt:
@@ -128,7 +130,7 @@ def _opens_answer(conversation: Conversation) -> bool:
 
 
 def _refuse_continuation(reason: str) -> NoReturn:
-    raise InvalidRequest(reason, param="continue_final_message")
+    raise InvalidRequest(f"continue_final_message {reason}", param="continue_final_message")
 
 
 def _append(turn: Turn, text: str) -> None:

@@ -19,11 +19,11 @@ def parse_object(text: str, param: str) -> dict[str, Any]:
         value = json.loads(text, parse_constant=_refuse_constant)
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()  # Lone surrogates cannot be encoded.
     except (ValueError, RecursionError):
-        raise InvalidRequest("must be the text of a JSON object", param=param) from None
+        raise InvalidRequest(f"{param} must be the text of a JSON object", param=param) from None
     if not isinstance(value, dict):
-        raise InvalidRequest("must be the text of a JSON object", param=param)
+        raise InvalidRequest(f"{param} must be the text of a JSON object", param=param)
     if _depth(value) > MAX_DEPTH:
-        raise InvalidRequest(f"must not be nested deeper than {MAX_DEPTH} levels", param=param)
+        raise InvalidRequest(f"{param} must not be nested deeper than {MAX_DEPTH} levels", param=param)
     return value
 
 

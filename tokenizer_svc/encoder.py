@@ -55,7 +55,7 @@ class Encoder:
         """The text of some ids. Raises ``InvalidRequest`` for one that is no token."""
         for index, token_id in enumerate(ids):
             if token_id >= self.vocab_size:
-                raise InvalidRequest(f"must be below {self.vocab_size}", param=f"token_ids[{index}]")
+                raise InvalidRequest(f"token ids must be below {self.vocab_size}", param=f"token_ids[{index}]")
         text: str = self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
         return text
 

@@ -102,7 +102,7 @@ class PromptTokenizer:
                 value, add_special_tokens=add_special_tokens, parse_special_tokens=parse_special_tokens
             )
         if add_special_tokens:
-            raise InvalidRequest("is for texts, not for raw bytes", param="add_special_tokens")
+            raise InvalidRequest("add_special_tokens is for texts, not for raw bytes", param="add_special_tokens")
         try:
             return self._byte_tokens.encode(value, parse_special_tokens=parse_special_tokens)
         except NoSuchBytes:

@@ -64,7 +64,7 @@ class TokenizerServicer(pb_grpc.TokenizerServicer):
     async def Tokenize(self, request: pb.TokenizeRequest, _context: Any) -> pb.TokenizeResponse:
         with self._metrics.counting_rejections():
             if len(request.inputs) > MAX_INPUTS:
-                raise InvalidRequest(f"must have at most {MAX_INPUTS} items", param="inputs")
+                raise InvalidRequest(f"inputs must have at most {MAX_INPUTS} items", param="inputs")
             inputs = [_input(item, f"inputs[{index}]") for index, item in enumerate(request.inputs)]
             self._check_size(sum(map(len, inputs)), "inputs")
             outputs = await self._pool.run(partial(self._tokenize_all, inputs, request))
@@ -99,7 +99,9 @@ class TokenizerServicer(pb_grpc.TokenizerServicer):
 
     def _check_size(self, size: int, param: str) -> None:
         if size > self._max_chars:
-            raise ContextLengthExceeded(f"has a size of {size}; at most {self._max_chars} are read", param=param)
+            raise ContextLengthExceeded(
+                f"{param} have a size of {size}; at most {self._max_chars} are read", param=param
+            )
 
     def _tokenize_all(self, inputs: list[str | bytes], request: pb.TokenizeRequest) -> list[list[int]]:
         tokenize = partial(
@@ -143,7 +145,7 @@ def _content(message: pb.ChatMessage, param: str) -> str | tuple[str, ...] | Non
 
 def _part(part: pb.ContentPart, param: str) -> str:
     if part.WhichOneof("part") != "text":
-        raise InvalidRequest("must have text", param=f"{param}.text")
+        raise InvalidRequest(f"{param} must have text", param=f"{param}.text")
     return part.text
 
 
@@ -168,7 +170,7 @@ def _input(item: pb.TokenizeInput, param: str) -> str | bytes:
         case "raw":
             return item.raw
         case None:
-            raise InvalidRequest("must be a text or raw bytes", param=param)
+            raise InvalidRequest(f"{param} must be a text or raw bytes", param=param)
 
 
 def _capabilities(tokenizer: PromptTokenizer) -> pb.TemplateCapabilities | None:

@@ -18,10 +18,13 @@ from engine_svc.validation import (
     check_sampling,
     check_script,
 )
+from protos.v1.engine_pb2 import SamplingParams as SamplingParamsMessage
 from svclib.errors import InvalidRequest
 
 VOCAB = 5000
 NAN, INF = float("nan"), float("inf")
+SINGLE_0_01 = SamplingParamsMessage(repetition_penalty=0.01).repetition_penalty
+"""As it comes off the wire, in single precision."""
 
 
 @pytest.mark.parametrize(
@@ -34,7 +37,7 @@ NAN, INF = float("nan"), float("inf")
         {"min_p": 0.0}, {"min_p": 1.0},
         {"frequency_penalty": -2.0}, {"frequency_penalty": 2.0},
         {"presence_penalty": -2.0}, {"presence_penalty": 2.0},
-        {"repetition_penalty": 0.01}, {"repetition_penalty": 10.0},
+        {"repetition_penalty": 0.01}, {"repetition_penalty": 10.0}, {"repetition_penalty": SINGLE_0_01},
         {"max_tokens": 1},
         {"min_tokens": 16, "max_tokens": 16},
         {"n": 1}, {"n": MAX_CHOICES},

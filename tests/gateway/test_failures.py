@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from openai import APIError
 
-from protos.v1 import detokenizer_pb2
+from protos.v1 import detokenizer_pb2, tokenizer_pb2
 from svclib.errors import (
     TABLE,
     ContextLengthExceeded,
@@ -17,6 +18,7 @@ from svclib.errors import (
     ServiceError,
     Unavailable,
 )
+from svclib.server import unary
 from tests.gateway.running import HI, MODEL, Stack, scripted_stack, until
 from tests.gateway.scripted import (
     FormatCall,
@@ -48,6 +50,24 @@ def failing(error: Exception) -> ScriptedEngine:
         raise error
 
     return ScriptedEngine(generate)
+
+
+@pytest.mark.parametrize(
+    ("param", "fields", "spelled"),
+    [
+        ("prompt", {}, "messages"),
+        ("max_tokens", {"max_tokens": 5}, "max_tokens"),
+        ("max_tokens", {"max_completion_tokens": 5}, "max_completion_tokens"),
+        ("logprobs", {"logprobs": True}, "top_logprobs"),
+        ("seed", {}, "seed"),
+    ],
+)
+async def test_a_refusal_names_the_field_as_the_client_spells_it(
+    param: str, fields: dict[str, Any], spelled: str
+) -> None:
+    async with scripted_stack(failing(InvalidRequest("no, because", param=param))) as stack:
+        response = await stack.chat(**fields)
+        assert (response.status_code, response.json()["error"]["param"]) == (400, spelled)
 
 
 class FailingInTheMiddle(ScriptedEngine):
@@ -275,6 +295,20 @@ async def test_a_tokenizer_that_refuses(error: ServiceError, stream: bool) -> No
         engine = stack.peer("engine").servicer
         assert isinstance(engine, ScriptedEngine)
         assert engine.calls == []
+
+
+class Picky(ScriptedTokenizer):
+    """Has no tokens for the second input."""
+
+    @unary
+    async def Tokenize(self, request: tokenizer_pb2.TokenizeRequest, context: Any) -> tokenizer_pb2.TokenizeResponse:
+        raise InvalidRequest("inputs[1] has no tokens", param="inputs[1]")
+
+
+async def test_a_script_that_the_vocabulary_cannot_say_is_named_as_the_client_named_it() -> None:
+    async with scripted_stack(tokenizer=Picky()) as stack:
+        error = (await stack.chat(simulate={"steps": ["a", {"hex": "ff"}]})).json()["error"]
+        assert (error["param"], error["message"]) == ("simulate.steps[1]", "simulate.steps[1] has no tokens")
 
 
 async def test_a_tokenizer_that_goes_away_is_replaced_once() -> None:

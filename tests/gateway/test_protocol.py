@@ -12,7 +12,7 @@ import pytest
 
 from gateway import protocol
 from gateway.limits import MAX_HEAD_BYTES
-from tests.gateway.running import Stack, scripted_stack, until
+from tests.gateway.running import HI, MODEL, Stack, scripted_stack, until
 
 
 def connect(stack: Stack) -> socket.socket:
@@ -201,3 +201,33 @@ def test_an_upgrade_is_an_ordinary_request(shared: Stack) -> None:
     with closing(connect(shared)) as connection:
         connection.sendall(head)
         assert connection.recv(2**16).startswith(b"HTTP/1.1 200")
+
+
+def test_a_body_that_breaks_off_the_rules_is_answered(shared: Stack) -> None:
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    status, headers, body = answer_to(shared, head + b"transfer-encoding: chunked\r\n\r\n", b"1\r\n{\r\nzz\r\n")
+    assert (status, headers["connection"]) == (400, "close")
+    assert json.loads(body)["error"]["type"] == "invalid_request_error"
+    alive(shared)
+
+
+def chat_head(size: int, *more: bytes) -> bytes:
+    lines = (b"POST /v1/chat/completions HTTP/1.1", b"host: x", b"content-type: application/json", *more)
+    return b"\r\n".join((*lines, b"content-length: %d" % size, b"", b""))
+
+
+@pytest.mark.parametrize("offer", [(b"connection: Upgrade, HTTP2-Settings", b"upgrade: h2c", b"http2-settings: AAMA"),
+                                   (b"Connection: Upgrade", b"Upgrade: websocket")])  # fmt: skip
+@pytest.mark.parametrize("cut", [1, 10**6])
+def test_an_offered_upgrade_is_passed_over(shared: Stack, offer: tuple[bytes, ...], cut: int) -> None:
+    body = json.dumps({"model": MODEL, "messages": HI, "n": 0}).encode()
+    data = chat_head(len(body), *offer) + body + b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+    status, _, rest = answer_to(shared, *(data[start : start + cut] for start in range(0, len(data), cut)))
+    assert status == 400
+    assert b'"param":"n"' in rest
+    assert rest.endswith(b'{"status":"alive"}')
+
+
+def test_a_tunnel_is_refused(shared: Stack) -> None:
+    assert answer_to(shared, b"CONNECT x:443 HTTP/1.1\r\nhost: x\r\nupgrade: h2c\r\n\r\n")[0] == 400
+    alive(shared)

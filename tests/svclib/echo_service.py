@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -65,7 +66,7 @@ class EchoService:
         pb_grpc.add_DetokenizerServicer_to_server(self.servicer, server)
 
     async def start(self, health: Health) -> None:
-        await asyncio.sleep(self.settings.start_seconds)
+        await asyncio.to_thread(time.sleep, self.settings.start_seconds)
         if self.settings.start_error == "setting":
             raise SettingsError("no such model")
         if self.settings.start_error == "fault":

@@ -19,6 +19,8 @@ class Pipe:
     def __init__(self, server: SessionServer, frames: AsyncIterator[Any]) -> None:
         self.frames: list[Any] = []
         """Every frame that came back."""
+        self.sizes: list[int] = []
+        """Their bytes when they came; the reader merges what it has not read into what it holds."""
         self._answers: asyncio.Queue[Any] = asyncio.Queue()
         self._task = asyncio.create_task(self._run(server, frames))
 
@@ -39,6 +41,7 @@ class Pipe:
         if frame is None:
             raise StopAsyncIteration
         self.frames.append(frame)
+        self.sizes.append(frame.ByteSize())
         return frame
 
     def cancel(self) -> None:

@@ -3,10 +3,11 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import socket
 import sys
 import urllib.request
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import grpc
@@ -62,6 +63,12 @@ async def service(*flags: str) -> AsyncIterator[Process]:
         if process.returncode is None:
             process.kill()
         await process.wait()
+
+
+def has_ipv6() -> bool:
+    with suppress(OSError), socket.create_server(("::1", 0), family=socket.AF_INET6):
+        return True
+    return False
 
 
 async def health(channel: grpc.aio.Channel, name: str = "") -> int:
@@ -133,6 +140,13 @@ async def test_a_taken_port_is_a_clear_error() -> None:
         async with service("--port", address.rpartition(":")[2]) as second:
             assert address.rpartition(":")[2] in (await second.wait_for("cannot listen"))["error"]
             assert await second.end() == 1
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
+async def test_an_ipv6_address_is_a_host() -> None:
+    async with service("--host", "::1") as running, connect((await running.wait_for("started"))["address"]) as channel:
+        await running.wait_for("serving")
+        assert await health(channel) == SERVING
 
 
 async def test_killing_it_loses_the_session_at_once() -> None:

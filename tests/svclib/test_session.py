@@ -134,6 +134,19 @@ async def test_any_other_exception_is_hidden() -> None:
             await anext(stream)
 
 
+async def test_a_handler_whose_work_is_cancelled_says_so() -> None:
+    async def handler(call: FormatCall) -> None:
+        work: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        work.cancel()
+        await work
+
+    both = peers(handler)
+    async with both.client.open(request(), opening()) as stream, asyncio.timeout(5):
+        with pytest.raises(InternalError):
+            await anext(stream)
+    assert both.server.num_open == 0
+
+
 async def test_events_before_a_failure_are_not_lost() -> None:
     async def handler(call: FormatCall) -> None:
         call.emit(content("before"))
@@ -373,3 +386,19 @@ async def test_large_requests_are_spread_over_frames() -> None:
         assert both.server.num_open == 3
     assert len(sizes) >= 2
     assert max(sizes) < 10_000_000
+
+
+async def test_what_waits_for_a_slow_reader_is_spread_over_frames() -> None:
+    """One frame of it all would be more than the transport takes, and that would end everybody's session."""
+    megabyte = "x" * 1_000_000
+
+    async def handler(call: FormatCall) -> None:
+        for _ in range(20):
+            call.emit(content(megabyte))
+
+    both = peers(handler)
+    async with both.client.open(request("1"), opening()) as one, both.client.open(request("2"), opening()) as two:
+        for stream in (one, two):
+            assert sum([len(text_of(event)) async for event in stream]) == 20_000_000
+    assert len(both.pipes[0].sizes) >= 8
+    assert max(both.pipes[0].sizes) < 10_000_000
