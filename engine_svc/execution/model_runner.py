@@ -114,7 +114,7 @@ def resolve_dtype(name: str) -> torch.dtype:
 
 def _model_len(wanted: int | None, limit: int) -> int:
     if wanted is not None and not 1 <= wanted <= limit:
-        raise ModelLoadError(f"max_model_len {wanted} is not between 1 and the model's own limit of {limit}")
+        raise ModelLoadError(f"max_model_len {wanted} is not between 1 and {limit}, the longest context of this model")
     return limit if wanted is None else wanted
 
 

@@ -7,14 +7,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine_svc.weights.errors import ModelLoadError
+from engine_svc.weights.gguf_architectures import ARCHITECTURES, Architecture
 from engine_svc.weights.gguf_header import GgufHeader
 
 ROPE_FACTORS: Final = "rope_freqs.weight"
 """The tensor by which llama.cpp divides the rotary frequencies (Llama 3.1 and later)."""
+SHORT_ROPE_FACTORS: Final = "rope_factors_short.weight"
+"""The same for contexts that are not stretched (Phi 3); beside it is one for those that are."""
+ROPE_TENSORS: Final = (ROPE_FACTORS, SHORT_ROPE_FACTORS, "rope_factors_long.weight")
+"""Tensors that are no weights."""
 
 RopeFactors = list[float] | None
 
-_ARCHITECTURES: Final = {"llama": "LlamaForCausalLM"}
 _REQUIRED: Final = {
     "context_length": "max_position_embeddings",
     "embedding_length": "hidden_size",
@@ -26,7 +30,6 @@ _REQUIRED: Final = {
 _OPTIONAL: Final = {
     "attention.head_count_kv": "num_key_value_heads",
     "attention.key_length": "head_dim",
-    "attention.sliding_window": "sliding_window",
     "rope.freq_base": "rope_theta",
 }
 _COUNTS: Final = (
@@ -39,6 +42,8 @@ _COUNTS: Final = (
 _REFUSED: Final = (
     "expert_count",
     "attention.scale",
+    "attn_logit_softcapping",
+    "final_logit_softcapping",
     "attention.clamp_kqv",
     "logit_scale",
     "residual_scale",
@@ -46,52 +51,79 @@ _REFUSED: Final = (
 )
 
 
-def read_config(path: Path, header: GgufHeader, rope_factors: Callable[[], RopeFactors]) -> dict[str, Any]:
-    """Raises ``ModelLoadError`` if something is missing or not supported."""
+def read_config(path: Path, header: GgufHeader, rope_factors: Callable[[str], RopeFactors]) -> dict[str, Any]:
+    """``rope_factors`` gives the content of a tensor, None if there is none of that name.
+
+    Raises ``ModelLoadError`` if something is missing or not supported.
+    """
     metadata = header.metadata
-    arch = metadata.get("general.architecture")
-    if arch not in _ARCHITECTURES:
-        raise ModelLoadError(
-            f"{path}: architecture {arch!r} is not supported; supported are {', '.join(_ARCHITECTURES)}"
-        )
+    arch = architecture_of(path, header)
+    prefix = f"{metadata['general.architecture']}."
     if metadata.get("split.count", 1) > 1:
         raise ModelLoadError(f"{path} is one of several parts; merge them with llama.cpp's gguf-split first")
-    values = {key.removeprefix(f"{arch}."): value for key, value in metadata.items() if key.startswith(f"{arch}.")}
-    _refuse(path, values)
+    values = {key.removeprefix(prefix): value for key, value in metadata.items() if key.startswith(prefix)}
+    _refuse(path, values, arch)
     shapes = {info.name: info.shape for info in header.tensors}
     if "token_embd.weight" not in shapes:
         raise ModelLoadError(f"{path} lacks the tensor token_embd.weight")
-    config = {ours: values[theirs] for theirs, ours in (_REQUIRED | _OPTIONAL).items() if theirs in values}
+    names = {**_REQUIRED, **_OPTIONAL, **arch.metadata}
+    config = {ours: values[theirs] for theirs, ours in names.items() if theirs in values}
     config.setdefault("num_key_value_heads", config["num_attention_heads"])
     config.setdefault("head_dim", config["hidden_size"] // config["num_attention_heads"])
+    window = config.get("sliding_window") or None
     rotated = values.get("rope.dimension_count", config["head_dim"])
     return config | {
         # llama.cpp has one architecture for both; only Mistral's has a window.
-        "architectures": ["MistralForCausalLM" if "sliding_window" in config else _ARCHITECTURES[arch]],
+        "architectures": ["MistralForCausalLM" if window and arch is ARCHITECTURES["llama"] else arch.architecture],
         "vocab_size": shapes["token_embd.weight"][0],
+        "sliding_window": window,
+        "query_pre_attn_scalar": _query_scalar(config, arch),
         "tie_word_embeddings": "output.weight" not in shapes,
         "attention_bias": "blk.0.attn_q.bias" in shapes,
         "mlp_bias": "blk.0.ffn_up.bias" in shapes,
         "partial_rotary_factor": rotated / config["head_dim"],
-        "rope_scaling": _rope_scaling(values, rope_factors()),
+        "rope_scaling": _rope_scaling(values, rope_factors),
     }
 
 
-def _refuse(path: Path, values: dict[str, Any]) -> None:
+def architecture_of(path: Path, header: GgufHeader) -> Architecture:
+    """Raises ``ModelLoadError`` naming the supported ones if this is none of them."""
+    name = header.metadata.get("general.architecture")
+    if name not in ARCHITECTURES:
+        supported = ", ".join(ARCHITECTURES)
+        raise ModelLoadError(f"{path}: architecture {name!r} is not supported; supported are {supported}")
+    return ARCHITECTURES[name]
+
+
+def _refuse(path: Path, values: dict[str, Any], arch: Architecture) -> None:
     missing = [key for key in _REQUIRED if key not in values]
     if missing:
         raise ModelLoadError(f"{path} lacks the metadata {', '.join(missing)}")
     counts = [key for key, value in values.items() if key in _COUNTS and not (isinstance(value, int) and value > 0)]
     if counts:
         raise ModelLoadError(f"{path}: the metadata {', '.join(counts)} must be one whole number above 0")
-    refused = [key for key in _REFUSED if values.get(key)]
+    refused = [key for key in _REFUSED if values.get(key) and key not in arch.metadata]
+    if "attention.sliding_window" not in arch.metadata:
+        # Some files have a window that is never reached.
+        window = values.get("attention.sliding_window") or values["context_length"]
+        refused += ["attention.sliding_window"] if window < values["context_length"] else []
     if refused:
         raise ModelLoadError(f"{path}: models with {', '.join(refused)} are not supported")
 
 
-def _rope_scaling(values: dict[str, Any], factors: RopeFactors) -> dict[str, Any] | None:
-    if factors is not None:
+def _query_scalar(config: dict[str, Any], arch: Architecture) -> int:
+    """Gemma's name for what the scores are divided by the square root of."""
+    by_width = config["num_hidden_layers"] == arch.layers_scaled_by_width
+    scalar: int = config["hidden_size"] // config["num_attention_heads"] if by_width else config["head_dim"]
+    return scalar
+
+
+def _rope_scaling(values: dict[str, Any], rope_factors: Callable[[str], RopeFactors]) -> dict[str, Any] | None:
+    if (factors := rope_factors(ROPE_FACTORS)) is not None:
         return {"rope_type": "factors", "factors": factors}
+    if (short := rope_factors(SHORT_ROPE_FACTORS)) is not None:
+        magnitude = values.get("rope.scaling.attn_factor")
+        return {"rope_type": "longrope", "short_factor": short, "attention_factor": magnitude}
     if "rope.scale_linear" in values:
         return {"rope_type": "linear", "factor": values["rope.scale_linear"]}
     kind = values.get("rope.scaling.type", "none")

@@ -15,26 +15,13 @@ from gguf.quants import dequantize
 from torch import Tensor
 
 from engine_svc.weights.errors import ModelLoadError
-from engine_svc.weights.gguf_config import ROPE_FACTORS, RopeFactors, read_config
+from engine_svc.weights.gguf_architectures import Architecture
+from engine_svc.weights.gguf_config import ROPE_TENSORS, RopeFactors, architecture_of, read_config
 from engine_svc.weights.gguf_header import TensorInfo, read_header
 
 _CHUNK_ELEMENTS: Final = 1 << 20
 """Elements converted at a time: what fits a cache, and bounds the memory that loading takes on top of the model."""
 
-_NAMES: Final = {
-    "token_embd": "model.embed_tokens",
-    "output_norm": "model.norm",
-    "output": "lm_head",
-    "attn_norm": "input_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
 _LAYER: Final = re.compile(r"blk\.(\d+)\.(.+)")
 
 _Rows = npt.NDArray[np.uint8]
@@ -47,18 +34,25 @@ class GgufFile:
         header = read_header(path)
         self._data = np.memmap(path, mode="r")
         self._infos = {info.name: info for info in header.tensors}
+        self._architecture = architecture_of(path, header)
         self.config = read_config(path, header, self._rope_factors)
         self.eos_token_ids = _eos_token_ids(header.metadata)
 
     def tensors(self) -> Iterator[_Tensor]:
-        interleaved = {
-            "q_proj": self.config["num_attention_heads"],
-            "k_proj": self.config["num_key_value_heads"],
-        }
         for info in self._infos.values():
-            name = hugging_face_name(info.name)
-            if info.name != ROPE_FACTORS:
-                yield _Tensor(name, info, self._rows(info), interleaved.get(name.rpartition(".")[0].rpartition(".")[2]))
+            if info.name not in ROPE_TENSORS:
+                yield self._tensor(info, hugging_face_name(info.name, self._architecture))
+
+    def _tensor(self, info: TensorInfo, name: str) -> _Tensor:
+        heads = {"q_proj": self.config["num_attention_heads"], "k_proj": self.config["num_key_value_heads"]}
+        layer = name.split(".")[-2] if "." in name else name
+        return _Tensor(
+            name,
+            info,
+            self._rows(info),
+            interleaved_heads=heads.get(layer) if self._architecture.interleaved else None,
+            offset=self._architecture.norm_offset if layer.endswith("norm") else 0.0,
+        )
 
     def _rows(self, info: TensorInfo) -> _Rows:
         """The tensor's bytes [rows, bytes of a row]; a vector has one element in each row."""
@@ -66,8 +60,8 @@ class GgufFile:
             return self._data[info.offset : info.offset + info.row_bytes].reshape(info.shape[0], -1)
         return self._data[info.offset :][: info.num_rows * info.row_bytes].reshape(info.num_rows, -1)
 
-    def _rope_factors(self) -> RopeFactors:
-        info = self._infos.get(ROPE_FACTORS)
+    def _rope_factors(self, name: str) -> RopeFactors:
+        info = self._infos.get(name)
         if info is None:
             return None
         factors: list[float] = dequantize(self._rows(info), info.type).ravel().tolist()
@@ -80,6 +74,8 @@ class _Tensor:
     info: TensorInfo
     rows: _Rows
     interleaved_heads: int | None
+    offset: float
+    """What was added to each number"""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -92,7 +88,8 @@ class _Tensor:
         for start in range(0, len(self.rows), step):
             part = slice(start, start + step)
             rows = self.rows[part] if order is None else self.rows[order[part]]
-            target[part] = torch.from_numpy(np.require(self._dequantize(rows), requirements="W"))
+            values = torch.from_numpy(np.require(self._dequantize(rows), requirements="W"))
+            target[part] = values - self.offset if self.offset else values
 
     def _dequantize(self, rows: _Rows) -> npt.NDArray[np.float32]:
         try:
@@ -102,12 +99,12 @@ class _Tensor:
             raise ModelLoadError(f"{stored}, which is not supported") from error
 
 
-def hugging_face_name(name: str) -> str:
+def hugging_face_name(name: str, architecture: Architecture) -> str:
     """The name of a tensor in a Hugging Face checkpoint; a name nobody knows stays as it is."""
     layer = _LAYER.fullmatch(name)
     prefix, rest = (f"model.layers.{layer[1]}.", layer[2]) if layer else ("", name)
     stem, dot, kind = rest.rpartition(".")
-    return f"{prefix}{_NAMES[stem]}{dot}{kind}" if stem in _NAMES else name
+    return f"{prefix}{architecture.tensors[stem]}{dot}{kind}" if stem in architecture.tensors else name
 
 
 def _row_order(num_rows: int, num_heads: int) -> npt.NDArray[np.int64]:

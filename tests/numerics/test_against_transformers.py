@@ -29,6 +29,13 @@ LLAMA3 = {
     "original_max_position_embeddings": 32,
 }
 
+LONGROPE = {
+    "rope_type": "longrope",
+    "rope_theta": 10000.0,
+    "short_factor": [1.0, 1.5, 2.0],
+    "long_factor": [2.0, 4.0, 8.0],
+}
+
 CONFIGS = {
     "grouped heads": tiny.llama(),
     "as many key heads as heads": tiny.llama(num_key_value_heads=4),
@@ -46,6 +53,37 @@ CONFIGS = {
     "mistral with a window": tiny.mistral(sliding_window=16),
     "mistral with a window wider than the text": tiny.mistral(sliding_window=100),
     "mistral without a window": tiny.mistral(sliding_window=None),
+    "qwen 2": tiny.qwen2(),
+    "qwen 2, tied, another head size": tiny.qwen2(tie_word_embeddings=True, head_dim=10),
+    "qwen 2 with a window": tiny.qwen2(use_sliding_window=True, sliding_window=16, max_window_layers=1),
+    "qwen 3": tiny.qwen3(),
+    "qwen 3, tied, another head size": tiny.qwen3(tie_word_embeddings=True, head_dim=10),
+    "qwen 3 with biases and a window": tiny.qwen3(
+        attention_bias=True, use_sliding_window=True, sliding_window=16, max_window_layers=1
+    ),
+    "gemma 2": tiny.gemma2(),
+    "gemma 2, untied, another head size": tiny.gemma2(tie_word_embeddings=False, head_dim=10),
+    "gemma 2 with biases and without caps": tiny.gemma2(
+        attention_bias=True, attn_logit_softcapping=None, final_logit_softcapping=None
+    ),
+    "gemma 3": tiny.gemma3(),
+    "gemma 3, untied, another head size": tiny.gemma3(tie_word_embeddings=False, head_dim=10),
+    "gemma 3 with stretched global positions": tiny.gemma3(
+        rope_parameters={
+            "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1_000_000.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+        },
+        final_logit_softcapping=2.0,
+    ),
+    "phi 3": tiny.phi3(),
+    "phi 3, tied, with a window": tiny.phi3(tie_word_embeddings=True, sliding_window=16),
+    "phi 3 with heads rotated in part": tiny.phi3(
+        hidden_size=40, rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.65}
+    ),
+    "phi 3 made for long contexts": tiny.phi3(original_max_position_embeddings=64, rope_parameters=LONGROPE),
+    "olmo 2": tiny.olmo2(),
+    "olmo 2, tied, biases": tiny.olmo2(tie_word_embeddings=True, attention_bias=True),
+    "olmo 2, as many key heads as heads": tiny.olmo2(num_key_value_heads=4, hidden_size=40),
 }
 
 
@@ -97,16 +135,33 @@ def test_logits_equal(tmp_path: Path, config: PretrainedConfig, steps: list[int]
     torch.testing.assert_close(logits, expected, rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["grouped heads", "tied embeddings", "biases", "linear scaling"])
-def test_a_gguf_file_gives_the_same_logits(tmp_path: Path, name: str) -> None:
-    config = CONFIGS[name]
+IN_GGUF = {
+    name: config
+    for name, config in CONFIGS.items()
+    if not name.startswith("gemma") and name not in ("qwen 2 with a window", "qwen 3 with biases and a window")
+} | {
+    # The files do not say which layers have the window, nor the scale.
+    "gemma 2": tiny.gemma2(query_pre_attn_scalar=6),
+    "gemma 2, another head size": tiny.gemma2(head_dim=10, query_pre_attn_scalar=10),
+    "gemma 3": tiny.gemma3(query_pre_attn_scalar=6, num_hidden_layers=7, layer_types=None),
+    "gemma 3, untied, with stretched global positions and a cap": tiny.gemma3(
+        head_dim=10,
+        query_pre_attn_scalar=10,
+        num_hidden_layers=7,
+        layer_types=None,
+        tie_word_embeddings=False,
+        final_logit_softcapping=2.0,
+        rope_parameters={"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1_000_000.0}},
+    ),
+}
+
+
+@pytest.mark.parametrize("config", IN_GGUF.values(), ids=IN_GGUF.keys())
+def test_a_gguf_file_gives_the_same_logits(tmp_path: Path, config: PretrainedConfig) -> None:
     model = tiny.random_model(config)
-    scaling: dict[str, Any] = (
-        {"rope__scaling__type": "linear", "rope__scaling__factor": 4.0} if name == "linear scaling" else {}
-    )
     token_ids = torch.arange(LENGTH) * 5 % config.vocab_size
 
-    logits = logits_of(load(Path(tiny.save_gguf(model, tmp_path / "tiny.gguf", **scaling))), token_ids, [LENGTH])
+    logits = logits_of(load(Path(tiny.save_gguf(model, tmp_path / "tiny.gguf"))), token_ids, [LENGTH])
 
     torch.testing.assert_close(logits, expected_logits(model, token_ids), rtol=0, atol=1e-4)
 
@@ -120,7 +175,9 @@ def test_a_folder_in_parts_gives_the_same_logits(tmp_path: Path) -> None:
     torch.testing.assert_close(logits, expected_logits(model, token_ids), rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["grouped heads", "biases", "mistral with a window"])
+@pytest.mark.parametrize(
+    "name", ["grouped heads", "biases", "mistral with a window", "qwen 3", "gemma 2", "gemma 3", "phi 3", "olmo 2"]
+)
 def test_bfloat16_is_as_near_to_float32_as_transformers_own(tmp_path: Path, name: str) -> None:
     config = CONFIGS[name]
     model = tiny.random_model(config)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from itertools import cycle
 
@@ -18,9 +19,15 @@ NUM_BLOCKS = 64
 
 
 def config(
-    heads: int = 4, kv_heads: int = 2, head_dim: int = 8, window: int | None = None, dtype: torch.dtype = torch.float32
+    heads: int = 4,
+    kv_heads: int = 2,
+    head_dim: int = 8,
+    window: int | None = None,
+    dtype: torch.dtype = torch.float32,
+    **peculiar: float | None,
 ) -> AttentionConfig:
-    return AttentionConfig(2, heads, kv_heads, head_dim, dtype, window)
+    """Two layers, both with the window."""
+    return AttentionConfig(heads, kv_heads, head_dim, dtype, (window, window), **peculiar)
 
 
 @dataclass
@@ -32,15 +39,19 @@ class History:
     value: Tensor
     blocks: list[int]
 
-    def naive(self, start: int, end: int, config: AttentionConfig) -> Tensor:
+    def naive(self, start: int, end: int, config: AttentionConfig, layer: int = 0) -> Tensor:
         """Attention of tokens ``start`` to ``end``, one by one and head by head, in float64."""
         out = torch.empty(end - start, config.num_heads, config.head_dim, dtype=torch.float64)
         for token in range(start, end):
-            first = 0 if config.window is None else max(0, token - config.window + 1)
+            window = config.windows[layer]
+            first = 0 if window is None else max(0, token - window + 1)
             for head in range(config.num_heads):
                 kv_head = head * config.num_kv_heads // config.num_heads
                 keys = self.key[first : token + 1, kv_head].double()
-                scores = keys @ self.query[token, head].double() / config.head_dim**0.5
+                scale = 1 / config.head_dim**0.5 if config.scale is None else config.scale
+                scores = keys @ self.query[token, head].double() * scale
+                if config.softcap is not None:
+                    scores = config.softcap * torch.tanh(scores / config.softcap)
                 out[token - start, head] = scores.softmax(0) @ self.value[first : token + 1, kv_head].double()
         return out
 
@@ -95,11 +106,19 @@ def new_backend(config: AttentionConfig) -> ReferenceAttention:
     group=st.sampled_from([1, 2, 3]),
     head_dim=st.sampled_from([2, 6, 8]),
     window=st.sampled_from([None, 1, 3, 5, 100]),
+    scale=st.sampled_from([None, 1.0]),
+    softcap=st.sampled_from([None, 1.5]),
 )
 def test_any_cut_into_steps_gives_plain_causal_attention(
-    lengths: list[int], chunks: list[int], group: int, head_dim: int, window: int | None
+    lengths: list[int],
+    chunks: list[int],
+    group: int,
+    head_dim: int,
+    window: int | None,
+    scale: float | None,
+    softcap: float | None,
 ) -> None:
-    shape = config(2 * group, 2, head_dim, window)
+    shape = config(2 * group, 2, head_dim, window, scale=scale, softcap=softcap)
     sequences = histories(shape, lengths)
     backend = new_backend(shape)
     sizes = cycle(chunks)
@@ -140,9 +159,20 @@ def test_layers_have_caches_of_their_own() -> None:
     torch.testing.assert_close(out.double(), first.naive(5, 6, shape), rtol=1e-5, atol=1e-5)
 
 
+def test_each_layer_has_its_own_window() -> None:
+    shape = dataclasses.replace(config(), windows=(None, 3))
+    (history,) = histories(shape, [12])
+    backend = new_backend(shape)
+
+    for layer in range(2):
+        (out,) = attend(backend, [(history, 0, 12)], layer)
+        torch.testing.assert_close(out.double(), history.naive(0, 12, shape, layer), rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_neighbours_change_nothing_to_the_last_bit(dtype: torch.dtype) -> None:
-    shape = config(dtype=dtype)
+@pytest.mark.parametrize("softcap", [None, 1.5])
+def test_neighbours_change_nothing_to_the_last_bit(dtype: torch.dtype, softcap: float | None) -> None:
+    shape = config(dtype=dtype, softcap=softcap)
     sequences = histories(shape, [30, 7, 19, 1])
     alone = [attend(new_backend(shape), [(history, 0, len(history.query))])[0] for history in sequences]
 
@@ -179,8 +209,9 @@ def test_sequences_may_share_the_blocks_of_a_common_prefix() -> None:
     torch.testing.assert_close(out.double(), second.naive(8, 12, shape), rtol=1e-5, atol=1e-5)
 
 
-def test_bfloat16_is_near_the_truth() -> None:
-    shape = config(dtype=torch.bfloat16)
+@pytest.mark.parametrize("softcap", [None, 1.5])
+def test_bfloat16_is_near_the_truth(softcap: float | None) -> None:
+    shape = config(dtype=torch.bfloat16, softcap=softcap)
     (history,) = histories(shape, [40])
 
     (out,) = attend(new_backend(shape), [(history, 0, 40)])

@@ -142,7 +142,7 @@ def test_a_broken_sequence_is_its_own_fault_and_poisons_no_block(tmp_path: Path)
     ("changes", "reason"),
     [
         ({"dtype": "float16"}, "dtype float16 is not supported; supported are auto, float32, bfloat16"),
-        ({"max_model_len": 129}, "max_model_len 129 is not between 1 and the model's own limit of 128"),
+        ({"max_model_len": 129}, "max_model_len 129 is not between 1 and 128, the longest context of this model"),
         ({"max_model_len": 0}, "max_model_len 0"),
         ({"num_blocks": None, "kv_cache_bytes": 767}, "a cache of 767 bytes does not hold one block of 768 bytes"),
     ],

@@ -61,6 +61,27 @@ def test_rotation_is_that_of_transformers(theirs: dict[str, Any], ours: RopeScal
     torch.testing.assert_close(rotated, expected[0].transpose(0, 1))
 
 
+def test_a_part_of_each_head_may_stay_as_it_is() -> None:
+    torch.manual_seed(0)
+    x, positions = torch.randn(3, 2, 8), torch.tensor([0, 5, 9])
+    whole = RotaryEmbedding(6, RopeConfig(10000.0))(positions)
+
+    rotated = rotate(x, RotaryEmbedding(8, RopeConfig(10000.0, None, 0.75))(positions))
+
+    assert torch.equal(rotated[..., :6], rotate(x[..., :6], whole))
+    assert torch.equal(rotated[..., 6:], x[..., 6:])
+
+
+def test_given_factors_may_stretch_the_vectors_too() -> None:
+    x, factors = torch.randn(1, 2, 4), (1.0, 2.0)
+    position = torch.tensor([7])
+    plain = rotate(x, RotaryEmbedding(4, RopeConfig(10000.0, GivenFactors(factors)))(position))
+
+    stretched = rotate(x, RotaryEmbedding(4, RopeConfig(10000.0, GivenFactors(factors, 1.5)))(position))
+
+    torch.testing.assert_close(stretched, plain * 1.5)
+
+
 def test_only_the_distance_of_two_tokens_matters() -> None:
     torch.manual_seed(0)
     query, key = torch.randn(2, 1, 1, 16)

@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 from gguf.constants import GGMLQuantizationType
 
+from engine_svc.models.config import RawConfig
+from engine_svc.models.registry import find_family
 from engine_svc.weights.errors import ModelLoadError
-from engine_svc.weights.gguf_config import RopeFactors, read_config
+from engine_svc.weights.gguf_architectures import ARCHITECTURES
+from engine_svc.weights.gguf_config import ROPE_FACTORS, SHORT_ROPE_FACTORS, RopeFactors, read_config
 from engine_svc.weights.gguf_header import GgufHeader, TensorInfo
 
 METADATA: dict[str, Any] = {
@@ -29,7 +32,7 @@ def config(*tensors: str, without: str = "", factors: RopeFactors = None, **chan
     metadata = METADATA | {key.replace("__", "."): value for key, value in changes.items()}
     metadata.pop(without, None)
     infos = [TensorInfo(name, (32, 48), GGMLQuantizationType.F32, 0) for name in ("token_embd.weight", *tensors)]
-    return read_config(Path("some.gguf"), GgufHeader(metadata, tuple(infos)), lambda: factors)
+    return read_config(Path("some.gguf"), GgufHeader(metadata, tuple(infos)), {ROPE_FACTORS: factors}.get)
 
 
 def test_sizes_have_hugging_faces_names() -> None:
@@ -46,6 +49,8 @@ def test_sizes_have_hugging_faces_names() -> None:
         "rms_norm_eps": 1e-5,
         "rope_theta": 5000.0,
         "rope_scaling": None,
+        "sliding_window": None,
+        "query_pre_attn_scalar": 8,
         "partial_rotary_factor": 1.0,
         "tie_word_embeddings": False,
         "attention_bias": False,
@@ -77,6 +82,67 @@ def test_a_window_makes_it_mistral() -> None:
     assert (windowed["architectures"], windowed["sliding_window"]) == (["MistralForCausalLM"], 64)
 
 
+def other(arch: str, **changes: Any) -> dict[str, Any]:
+    """The configuration of a file of another architecture."""
+    metadata = {key.replace("llama.", f"{arch}."): value for key, value in METADATA.items()}
+    metadata |= {"general.architecture": arch} | {
+        f"{arch}.{key.replace('__', '.')}": value for key, value in changes.items()
+    }
+    infos = (TensorInfo("token_embd.weight", (32, 48), GGMLQuantizationType.F32, 0),)
+    return read_config(Path("some.gguf"), GgufHeader(metadata, infos), lambda name: None)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_every_architecture_is_one_that_there_is_a_family_for(arch: str) -> None:
+    found = other(arch)
+
+    assert find_family(found).read_config(RawConfig(found)).hidden_size == 48
+
+
+@pytest.mark.parametrize("arch", ["llama", "gemma2", "gemma3", "phi3"])
+def test_no_window_is_null_and_not_the_default_of_the_family(arch: str) -> None:
+    assert other(arch)["sliding_window"] is None
+    assert other(arch, attention__sliding_window=0)["sliding_window"] is None
+
+
+def test_a_window_that_is_never_reached_is_no_reason_to_refuse() -> None:
+    assert other("qwen2", attention__sliding_window=512)["sliding_window"] is None
+    with pytest.raises(ModelLoadError, match=r"models with attention\.sliding_window are not supported"):
+        other("qwen2", attention__sliding_window=511)
+
+
+def test_caps_are_for_gemma() -> None:
+    assert other("gemma2", attn_logit_softcapping=20.0)["attn_logit_softcapping"] == 20.0
+    with pytest.raises(ModelLoadError, match="attn_logit_softcapping"):
+        other("gemma3", attn_logit_softcapping=20.0)
+    with pytest.raises(ModelLoadError, match="final_logit_softcapping"):
+        other("qwen3", final_logit_softcapping=20.0)
+
+
+@pytest.mark.parametrize(("arch", "largest"), [("gemma2", 46), ("gemma3", 62)])
+def test_the_largest_gemma_scales_by_width(arch: str, largest: int) -> None:
+    sizes = {"embedding_length": 4608, "attention__head_count": 32, "attention__key_length": 128}
+
+    assert other(arch, **sizes, block_count=largest)["query_pre_attn_scalar"] == 144
+    assert other(arch, **sizes, block_count=26)["query_pre_attn_scalar"] == 128
+
+
+def test_factors_for_long_contexts() -> None:
+    metadata = {key.replace("llama.", "phi3."): value for key, value in METADATA.items()}
+    metadata |= {
+        "general.architecture": "phi3",
+        "phi3.rope.scaling.original_context_length": 128,
+        "phi3.rope.scaling.attn_factor": 1.25,
+    }
+    infos = (TensorInfo("token_embd.weight", (32, 48), GGMLQuantizationType.F32, 0),)
+    factors = {SHORT_ROPE_FACTORS: [1.0, 2.0]}
+
+    found = read_config(Path("some.gguf"), GgufHeader(metadata, infos), factors.get)
+
+    assert found["original_max_position_embeddings"] == 128
+    assert found["rope_scaling"] == {"rope_type": "longrope", "short_factor": [1.0, 2.0], "attention_factor": 1.25}
+
+
 @pytest.mark.parametrize(
     ("changes", "factors", "scaling"),
     [
@@ -97,7 +163,10 @@ def test_stretched_positions(changes: dict[str, Any], factors: RopeFactors, scal
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"general__architecture": "mamba"}, "'mamba' is not supported; supported are llama"),
+        (
+            {"general__architecture": "mamba"},
+            "'mamba' is not supported; supported are llama, qwen2, qwen3, gemma2, gem",
+        ),
         ({"without": "general.architecture"}, "None is not supported"),
         ({"without": "llama.block_count"}, "lacks the metadata block_count"),
         ({"llama__attention__head_count": 0}, "attention.head_count must be one whole number above 0"),
@@ -119,4 +188,4 @@ def test_no_experts_is_no_reason_to_refuse() -> None:
 
 def test_a_file_without_embedding_is_refused() -> None:
     with pytest.raises(ModelLoadError, match=r"token_embd\.weight"):
-        read_config(Path("some.gguf"), GgufHeader(METADATA, ()), lambda: None)
+        read_config(Path("some.gguf"), GgufHeader(METADATA, ()), lambda name: None)

@@ -12,6 +12,7 @@ from gguf import GGMLQuantizationType as Kind
 
 from engine_svc.weights import gguf_file
 from engine_svc.weights.errors import ModelLoadError
+from engine_svc.weights.gguf_architectures import ARCHITECTURES
 from engine_svc.weights.gguf_file import GgufFile, hugging_face_name
 from tests.engine_svc import tiny
 
@@ -36,9 +37,7 @@ def test_names_and_values_are_those_of_the_model_that_was_converted(tmp_path: Pa
         if not (name == "lm_head.weight" and model.config.tie_word_embeddings)
     }
 
-    loaded = load(
-        GgufFile(Path(tiny.save_gguf(model, tmp_path / "tiny.gguf", attention__key_length=model.config.head_dim)))
-    )
+    loaded = load(GgufFile(Path(tiny.save_gguf(model, tmp_path / "tiny.gguf"))))
 
     assert loaded.keys() == expected.keys()
     assert all(torch.equal(loaded[name], expected[name]) for name in expected)
@@ -132,4 +131,4 @@ def test_all_tokens_that_end_a_turn_are_found(tmp_path: Path) -> None:
     ],
 )
 def test_names(theirs: str, ours: str) -> None:
-    assert hugging_face_name(theirs) == ours
+    assert hugging_face_name(theirs, ARCHITECTURES["llama"]) == ours

@@ -1,0 +1,86 @@
+"""What llama.cpp's converter (convert_hf_to_gguf.py) makes of each architecture that can be read back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+_COMMON: Final = {
+    "token_embd": "model.embed_tokens",
+    "output_norm": "model.norm",
+    "output": "lm_head",
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+_HEAD_NORMS: Final = {"attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm"}
+_NORMS_AFTER: Final = {
+    "post_attention_norm": "post_attention_layernorm",
+    "post_ffw_norm": "post_feedforward_layernorm",
+}
+_NORMS_AROUND: Final = _NORMS_AFTER | {"ffn_norm": "pre_feedforward_layernorm"}
+_PACKED: Final = {"attn_qkv": "self_attn.qkv_proj", "ffn_up": "mlp.gate_up_proj"}
+_WINDOW: Final = {"attention.sliding_window": "sliding_window"}
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """How to read a file back. Names without ``.weight`` or ``.bias``, and inside a layer without its number."""
+
+    architecture: str
+    """Hugging Face's name"""
+    tensors: Mapping[str, str]
+    """Hugging Face's name for each name of a tensor"""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """Hugging Face's name for metadata that other architectures do not have"""
+    interleaved: bool = False
+    """Whether the halves of each head of queries and keys are interleaved"""
+    norm_offset: float = 0.0
+    """What was added to the weights of norms"""
+    layers_scaled_by_width: int | None = None
+    """The number of layers of the one size whose scores are scaled by hidden size / heads instead of the head size; the
+    file does not say so, and llama.cpp goes by this number too."""
+
+
+ARCHITECTURES: Final = {
+    "llama": Architecture("LlamaForCausalLM", _COMMON, _WINDOW, interleaved=True),
+    "qwen2": Architecture("Qwen2ForCausalLM", _COMMON),
+    "qwen3": Architecture("Qwen3ForCausalLM", _COMMON | _HEAD_NORMS),
+    "gemma2": Architecture(
+        "Gemma2ForCausalLM",
+        _COMMON | _NORMS_AROUND,
+        _WINDOW
+        | {
+            "attn_logit_softcapping": "attn_logit_softcapping",
+            "final_logit_softcapping": "final_logit_softcapping",
+        },
+        norm_offset=1.0,
+        layers_scaled_by_width=46,
+    ),
+    "gemma3": Architecture(
+        "Gemma3ForCausalLM",
+        _COMMON | _NORMS_AROUND | _HEAD_NORMS,
+        _WINDOW
+        | {
+            "attention.sliding_window_pattern": "sliding_window_pattern",
+            "rope.freq_base_swa": "rope_local_base_freq",
+            "final_logit_softcapping": "final_logit_softcapping",
+        },
+        norm_offset=1.0,
+        layers_scaled_by_width=62,
+    ),
+    "phi3": Architecture(
+        "Phi3ForCausalLM",
+        _COMMON | _PACKED,
+        _WINDOW | {"rope.scaling.original_context_length": "original_max_position_embeddings"},
+    ),
+    "olmo2": Architecture("Olmo2ForCausalLM", _COMMON | _HEAD_NORMS | _NORMS_AFTER),
+}
+"""By ``general.architecture``."""
