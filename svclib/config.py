@@ -10,6 +10,7 @@ import os
 from typing import Self
 
 from pydantic import Field, ValidationError
+from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -41,8 +42,7 @@ class ServiceSettings(BaseSettings):
         try:
             return cls(_cli_parse_args=argv, _cli_prog_name=f"python -m {cls.__module__.split('.')[0]}")
         except ValidationError as error:
-            lines = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-            raise SettingsError("; ".join(lines)) from None
+            raise SettingsError("; ".join(map(_fault, error.errors()))) from None
 
     @classmethod
     def _refuse_unknown_variables(cls) -> None:
@@ -51,3 +51,10 @@ class ServiceSettings(BaseSettings):
         unknown = sorted(name for name in os.environ if name.upper().startswith(prefix) and name.upper() not in known)
         if unknown:
             raise SettingsError(f"unknown setting {', '.join(unknown)}; known are {', '.join(sorted(known))}")
+
+
+def _fault(error: ErrorDetails) -> str:
+    """One fault as a line; a fault between settings names none."""
+    place = ".".join(map(str, error["loc"]))
+    message = error["msg"].removeprefix("Value error, ")
+    return f"{place}: {message}" if place else message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import version
+from typing import Final
 
 import orjson
 from fastapi import APIRouter, Response
@@ -10,17 +11,20 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from gateway.gateway import Gateway
 
+_PROBED: Final = ["GET", "HEAD"]
+"""Load balancers ask with HEAD, too."""
+
 
 def status_routes(gateway: Gateway) -> APIRouter:
     """The routes outside of ``/v1``."""
     router = APIRouter()
 
-    @router.get("/health")
+    @router.api_route("/health", methods=_PROBED)
     async def health() -> Response:
         """The process lives and answers; it says nothing of the services behind it."""
         return _json({"status": "alive"})
 
-    @router.get("/ready")
+    @router.api_route("/ready", methods=_PROBED)
     async def ready() -> Response:
         """A request would be answered now; otherwise 503 with the names of those who are not ready."""
         gateway.check_ready()

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+from typing import Self
+
 import pytest
+from pydantic import model_validator
 
 from svclib.config import SettingsError
 from tests.svclib.echo_service import EchoSettings
@@ -33,6 +36,17 @@ def test_a_bad_value_names_its_setting(monkeypatch: pytest.MonkeyPatch, value: s
     monkeypatch.setenv("ECHO_PORT", value)
     with pytest.raises(SettingsError, match="port"):
         EchoSettings.load([])
+
+
+class PairSettings(EchoSettings):
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        raise ValueError("the two do not fit")
+
+
+def test_a_fault_between_settings_is_told_as_it_is() -> None:
+    with pytest.raises(SettingsError, match=r"^the two do not fit$"):
+        PairSettings.load([])
 
 
 def test_an_unknown_flag_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,6 +20,12 @@ def test_alive(shared: Stack) -> None:
     assert httpx2.get(f"{shared.url}/health").json() == {"status": "alive"}
 
 
+@pytest.mark.parametrize("path", ["/health", "/ready"])
+def test_load_balancers_may_ask_with_head(shared: Stack, path: str) -> None:
+    answer = httpx2.head(f"{shared.url}{path}")
+    assert (answer.status_code, answer.content) == (200, b"")
+
+
 def test_version(shared: Stack) -> None:
     assert httpx2.get(f"{shared.url}/version").json() == {"version": version("pellucid")}
 
