@@ -15,6 +15,8 @@ _BOTH_ENDS: Final = (
     # for it, and a client's, so that nobody works for it.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
+    # Without it the timeout above does not count: a ping is waited for a minute.
+    ("grpc.http2.ping_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
 )
