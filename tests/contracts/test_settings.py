@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +43,9 @@ def documented(service: str) -> dict[str, str | None]:
     """The default that the README's table gives each variable; None: it tells it in words, or not at all."""
     table: dict[str, str | None] = {}
     for variables, values in ROW.findall((ROOT / service / "README.md").read_text()):
-        names, quoted = QUOTED.findall(variables), QUOTED.findall(values)
-        table |= zip_longest(names, quoted, fillvalue=quoted[0] if len(quoted) == 1 else None)
+        names: list[str] = QUOTED.findall(variables)
+        quoted: list[str | None] = QUOTED.findall(values) or [None]
+        table |= zip(names, quoted * len(names) if len(quoted) == 1 else quoted, strict=True)
     return table
 
 
