@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from svclib.errors import InvalidRequest
@@ -25,7 +26,7 @@ def check_stop_strings(stop: Sequence[str]) -> None:
 
 
 class _Automaton:
-    """The prefixes of the stop strings as states; 0 is the empty one."""
+    """The prefixes of the stop strings as states; 0 is the empty one. Does not change once it is built."""
 
     def __init__(self, stop: Sequence[str]) -> None:
         self.next: list[dict[str, int]] = [{}]
@@ -66,6 +67,12 @@ class _Automaton:
         return self.next[state].get(character, 0)
 
 
+@lru_cache(maxsize=8)
+def _automaton_of(stop: tuple[str, ...]) -> _Automaton:
+    """Shared by the choices of a request, of which each would take milliseconds to build its own."""
+    return _Automaton(stop)
+
+
 class StopMatcher:
     """Text in, text out up to the stop string that is complete first; of those that end together, the first listed."""
 
@@ -74,7 +81,7 @@ class StopMatcher:
         self.num_characters = 0
         """How much of the text has been read; once something matched, up to the end of the match."""
         self._stop = stop
-        self._automaton = _Automaton(stop)
+        self._automaton = _automaton_of(tuple(stop))
         self._first = re.compile("[" + "".join(re.escape(string[0]) for string in stop) + "]")
         self._state = 0
         self._held = ""
