@@ -93,17 +93,22 @@ async def _serve(settings: Settings) -> int:
             log.error("cannot listen", error=str(error))
             return 1
         log.info("started", address=f"{settings.host}:{listener.getsockname()[1]}")
-        server = HttpServer(gateway)
-        gateway.start()
-        serving = asyncio.create_task(server.serve(sockets=[listener]))
-        _spare_the_garbage_collector()
-        await stop.wait()
-        await _drain(gateway, settings.drain_seconds)
-        server.should_exit = True
-        await serving
-        await gateway.stop()
+        await _run(gateway, listener, stop)
     log.info("stopped")
     return 0
+
+
+async def _run(gateway: Gateway, listener: socket.socket, stop: asyncio.Event) -> None:
+    """From the first connection to the last. Raises what ended the HTTP server, should it end by itself."""
+    server = HttpServer(gateway)
+    gateway.start()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(server.serve(sockets=[listener]))
+        _spare_the_garbage_collector()
+        await stop.wait()
+        await _drain(gateway)
+        server.should_exit = True
+    await gateway.stop()
 
 
 def _spare_the_garbage_collector() -> None:
@@ -113,7 +118,8 @@ def _spare_the_garbage_collector() -> None:
     gc.set_threshold(10_000, 20, 50)
 
 
-async def _drain(gateway: Gateway, seconds: float) -> None:
+async def _drain(gateway: Gateway) -> None:
+    seconds = gateway.settings.drain_seconds
     log.info("draining", seconds=seconds, choices=gateway.admission.in_use)
     gateway.admission.close()
     try:

@@ -11,14 +11,24 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class AttentionConfig:
-    """Shape of a model's attention. With ``window``, a token sees itself and the ``window - 1`` tokens before it."""
+    """What a model's attention is. ``windows`` has an entry for each layer.
 
-    num_layers: int
+    With a window, a token sees itself and the ``window - 1`` tokens before it; with None, all before it.
+    """
+
     num_heads: int
     num_kv_heads: int
     head_dim: int
     dtype: torch.dtype
-    window: int | None = None
+    windows: tuple[int | None, ...]
+    scale: float | None = None
+    """Factor of the products of queries and keys; None is ``1 / sqrt(head_dim)``"""
+    softcap: float | None = None
+    """Bound of the scaled products, as in ``engine_svc.layers.softcap``"""
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.windows)
 
     @property
     def kv_bytes_per_token(self) -> int:

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine_svc.attention.interface import AttentionConfig, PagedBatch
+from engine_svc.layers.softcap import softcap
 
 _MAX_QUERIES: Final = 128
 """Tokens of a sequence that are attended at a time; bounds the mask, and the keys that are masked for nothing."""
@@ -52,9 +53,9 @@ class _Span:
     num_keys: int
     blocks: Tensor
 
-    def bias(self, config: AttentionConfig) -> Tensor | None:
+    def bias(self, config: AttentionConfig, window: int | None) -> Tensor | None:
         """-inf for the keys that a query must not see [queries * group, keys]; None when it sees all of them."""
-        num_queries, window = self.end - self.start, config.window
+        num_queries = self.end - self.start
         if num_queries == 1 and (window is None or self.num_keys <= window):
             return None
         query = torch.arange(self.num_keys - num_queries, self.num_keys)[:, None]
@@ -77,20 +78,31 @@ class ReferenceStep:
         cache.index_copy_(0, self.slot_mapping, torch.stack((key, value), dim=1))
         out = torch.empty_like(query)
         for span in self.spans:
-            out[span.start : span.end] = self._attend_one(cache, query[span.start : span.end], span)
+            out[span.start : span.end] = self._attend_one(layer, query[span.start : span.end], span)
         return out
 
-    def _attend_one(self, cache: Tensor, query: Tensor, span: _Span) -> Tensor:
+    def _attend_one(self, layer: int, query: Tensor, span: _Span) -> Tensor:
         """[queries, heads, head_dim] -> [queries, heads, head_dim]
 
         The heads that share a key head are taken as further queries of it.
         """
+        cache, config = self.backend.cache[layer], self.backend.config
         num_queries, num_heads, head_dim = query.shape
         pages = cache.view(-1, self.backend.block_size, *cache.shape[1:]).index_select(0, span.blocks)
         keys, values = pages.flatten(0, 1)[: span.num_keys].permute(1, 2, 0, 3)  # each [kv_heads, keys, head_dim]
         # Heads of one key head together: [kv_heads, queries, group, head_dim]
         grouped = query.view(num_queries, len(keys), -1, head_dim).transpose(0, 1)
-        stacked = grouped.reshape(1, len(keys), -1, head_dim)
-        bias = span.bias(self.backend.config)
-        out = F.scaled_dot_product_attention(stacked, keys[None], values[None], attn_mask=bias)
+        stacked = grouped.reshape(len(keys), -1, head_dim)
+        out = _attention(stacked, keys, values, span.bias(config, config.windows[layer]), config)
         return out.view(grouped.shape).transpose(0, 1).reshape(num_queries, num_heads, head_dim)
+
+
+def _attention(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, config: AttentionConfig) -> Tensor:
+    """[kv_heads, queries, head_dim], keys and values [kv_heads, keys, head_dim] -> [kv_heads, queries, head_dim]"""
+    if config.softcap is None:
+        inputs = query[None], keys[None], values[None]
+        return F.scaled_dot_product_attention(*inputs, attn_mask=bias, scale=config.scale)[0]
+    scale = config.head_dim**-0.5 if config.scale is None else config.scale
+    scores = softcap(query @ keys.transpose(-1, -2) * scale, config.softcap)
+    weights = (scores if bias is None else scores + bias).softmax(-1, dtype=torch.float32)
+    return weights.to(query.dtype) @ values

@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from engine_svc.layers.naming import beside
+
 
 class Linear(nn.Module):
     """``x W^T + b`` for one or several projections of the same input, kept as one matrix.
@@ -28,15 +30,13 @@ class Linear(nn.Module):
         return F.linear(x, self.weight, self.bias)
 
     def stored_weights(self, path: str) -> Iterator[tuple[str, Tensor]]:
-        parent = path.rpartition(".")[0]
-        yield from self._split(self.weight, parent, "weight")
+        yield from self._split(self.weight, path, "weight")
         if self.bias is not None:
-            yield from self._split(self.bias, parent, "bias")
+            yield from self._split(self.bias, path, "bias")
 
-    def _split(self, parameter: Tensor, parent: str, kind: str) -> Iterator[tuple[str, Tensor]]:
+    def _split(self, parameter: Tensor, path: str, kind: str) -> Iterator[tuple[str, Tensor]]:
         views = torch.split(parameter.data, list(self.parts.values()))
-        prefix = f"{parent}." if parent else ""
-        yield from zip((f"{prefix}{name}.{kind}" for name in self.parts), views, strict=True)
+        yield from zip((beside(path, f"{name}.{kind}") for name in self.parts), views, strict=True)
 
 
 class Embedding(nn.Module):

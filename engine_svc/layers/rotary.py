@@ -29,9 +29,10 @@ class Llama3Scaling:
 
 @dataclass(frozen=True, slots=True)
 class GivenFactors:
-    """Each frequency divided by a factor of its own, as GGUF files have it."""
+    """Each frequency divided by a factor of its own, and the rotated vectors stretched by ``magnitude``."""
 
     factors: tuple[float, ...]
+    magnitude: float = 1.0
 
 
 RopeScaling = LinearScaling | Llama3Scaling | GivenFactors
@@ -39,14 +40,15 @@ RopeScaling = LinearScaling | Llama3Scaling | GivenFactors
 
 @dataclass(frozen=True, slots=True)
 class RopeConfig:
-    """``theta`` is the base of the wavelengths."""
+    """``theta`` is the base of the wavelengths; the first ``fraction`` of each head is rotated."""
 
     theta: float
     scaling: RopeScaling | None = None
+    fraction: float = 1.0
 
 
 class Rotation(NamedTuple):
-    """Cosines and sines of the angles of a step's tokens, float32 [tokens, 1, head_dim / 2]."""
+    """Cosines and sines of the angles of a step's tokens, float32 [tokens, 1, rotated / 2]."""
 
     cos: Tensor
     sin: Tensor
@@ -56,33 +58,38 @@ class RotaryEmbedding:
     """Turns positions into rotations. Has no weights."""
 
     def __init__(self, head_dim: int, config: RopeConfig) -> None:
-        self.inv_freq = inverse_frequencies(head_dim, config)
+        self.inv_freq = inverse_frequencies(int(head_dim * config.fraction), config)
+        self.magnitude = config.scaling.magnitude if isinstance(config.scaling, GivenFactors) else 1.0
 
     def __call__(self, positions: Tensor) -> Rotation:
         """``positions``: integers [tokens]"""
         angles = positions[:, None, None].float() * self.inv_freq
-        return Rotation(angles.cos(), angles.sin())
+        return Rotation(angles.cos() * self.magnitude, angles.sin() * self.magnitude)
 
 
 def rotate(x: Tensor, rotation: Rotation) -> Tensor:
-    """Turn the pairs (i, i + head_dim / 2) of each head by the angles of its token, in float32.
+    """Turn the pairs (i, i + rotated / 2) of each head by the angles of its token, in float32; the rest stays.
 
     [tokens, heads, head_dim] -> [tokens, heads, head_dim]
     """
     cos, sin = rotation
-    first, second = x.float().chunk(2, dim=-1)
-    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1).to(x.dtype)
+    half = cos.shape[-1]
+    first, second, rest = torch.split(x.float(), [half, half, x.shape[-1] - 2 * half], dim=-1)
+    return torch.cat((first * cos - second * sin, second * cos + first * sin, rest), dim=-1).to(x.dtype)
 
 
-def inverse_frequencies(head_dim: int, config: RopeConfig) -> Tensor:
-    """Radians per position of each pair, float32 [head_dim / 2]; formulas as in transformers' modeling_rope_utils."""
-    inv_freq = 1.0 / config.theta ** (torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim)
+def inverse_frequencies(rotated: int, config: RopeConfig) -> Tensor:
+    """Radians per position of each pair, float32 [rotated / 2]; formulas as in transformers' modeling_rope_utils.
+
+    ``rotated`` is how many numbers of each head are rotated.
+    """
+    inv_freq = 1.0 / config.theta ** (torch.arange(0, rotated, 2, dtype=torch.float32) / rotated)
     match config.scaling:
         case None:
             return inv_freq
         case LinearScaling(factor):
             return inv_freq / factor
-        case GivenFactors(factors):
+        case GivenFactors(factors=factors):
             return inv_freq / torch.tensor(factors, dtype=torch.float32)
         case Llama3Scaling() as scaling:
             return _llama3(inv_freq, scaling)

@@ -1,16 +1,24 @@
-"""The decoder that all families share: pre-norm attention and gated MLP with residuals."""
+"""The decoder that all families share: attention and a gated MLP with residuals.
+
+It names no family: what they do differently is said by ``DecoderConfig``.
+"""
 
 from __future__ import annotations
 
+from typing import Final
+
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from engine_svc.attention.interface import AttentionConfig, AttentionStep
+from engine_svc.layers.activation import ACTIVATIONS
 from engine_svc.layers.linear import Embedding, Linear
-from engine_svc.layers.norm import RMSNorm
+from engine_svc.layers.norm import HeadNorm, RMSNorm
 from engine_svc.layers.rotary import RotaryEmbedding, Rotation, rotate
-from engine_svc.models.config import DecoderConfig
+from engine_svc.layers.softcap import softcap
+from engine_svc.models.config import DecoderConfig, HeadNorms
+
+_QKV: Final = ("q_proj", "k_proj", "v_proj")
 
 
 class Attention(nn.Module):
@@ -21,36 +29,37 @@ class Attention(nn.Module):
         self.layer = layer
         self.head_dim = config.head_dim
         self.heads = (config.num_heads, config.num_kv_heads, config.num_kv_heads)
-        parts = {
-            name: heads * config.head_dim
-            for name, heads in zip(("q_proj", "k_proj", "v_proj"), self.heads, strict=True)
-        }
-        self.qkv = Linear(config.hidden_size, parts, bias=config.attention_bias, dtype=dtype)
-        self.out = Linear(parts["q_proj"], {"o_proj": config.hidden_size}, bias=config.attention_bias, dtype=dtype)
+        sizes = [heads * config.head_dim for heads in self.heads]
+        parts = {"qkv_proj": sum(sizes)} if config.packed else dict(zip(_QKV, sizes, strict=True))
+        self.qkv = Linear(config.hidden_size, parts, bias=config.qkv_bias, dtype=dtype)
+        self.out = Linear(sizes[0], {"o_proj": config.hidden_size}, bias=config.out_bias, dtype=dtype)
+        self.q_norm = _head_norm(config, config.num_heads, dtype)
+        self.k_norm = _head_norm(config, config.num_kv_heads, dtype)
 
     def forward(self, x: Tensor, rotation: Rotation, attention: AttentionStep) -> Tensor:
         """[tokens, hidden] -> [tokens, hidden]"""
-        num_heads, num_kv_heads, _ = self.heads
         qkv = self.qkv(x).unflatten(-1, (-1, self.head_dim))  # [tokens, heads + 2 * kv_heads, head_dim]
-        rotated = rotate(qkv[:, : num_heads + num_kv_heads], rotation)
-        query, key = torch.split(rotated, [num_heads, num_kv_heads], dim=1)
-        attended = attention.attend(self.layer, query, key, qkv[:, num_heads + num_kv_heads :])
+        query, key, value = qkv.split(self.heads, dim=1)
+        query, key = rotate(self.q_norm(query), rotation), rotate(self.k_norm(key), rotation)
+        attended = attention.attend(self.layer, query, key, value)
         return self.out(attended.flatten(1))  # type: ignore[no-any-return]
 
 
 class GatedMLP(nn.Module):
-    """``down(silu(gate(x)) * up(x))``."""
+    """``down(activation(gate(x)) * up(x))``."""
 
     def __init__(self, config: DecoderConfig, dtype: torch.dtype) -> None:
         super().__init__()
         inner, outer = config.intermediate_size, config.hidden_size
-        self.gate_up = Linear(outer, {"gate_proj": inner, "up_proj": inner}, bias=config.mlp_bias, dtype=dtype)
+        parts = {"gate_up_proj": 2 * inner} if config.packed else {"gate_proj": inner, "up_proj": inner}
+        self.gate_up = Linear(outer, parts, bias=config.mlp_bias, dtype=dtype)
         self.down = Linear(inner, {"down_proj": outer}, bias=config.mlp_bias, dtype=dtype)
+        self.activation = ACTIVATIONS[config.activation]
 
     def forward(self, x: Tensor) -> Tensor:
         """[tokens, hidden] -> [tokens, hidden]"""
         gate, up = self.gate_up(x).chunk(2, dim=-1)
-        return self.down(F.silu(gate) * up)  # type: ignore[no-any-return]
+        return self.down(self.activation(gate) * up)  # type: ignore[no-any-return]
 
 
 class DecoderLayer(nn.Module):
@@ -58,15 +67,18 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: DecoderConfig, layer: int, dtype: torch.dtype) -> None:
         super().__init__()
-        self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps, dtype=dtype)
+        place = config.norm_placement
+        self.before_attention = _norm(config, place.before_attention, dtype)
         self.self_attn = Attention(config, layer, dtype)
-        self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps, dtype=dtype)
+        self.after_attention = _norm(config, place.after_attention, dtype)
+        self.before_mlp = _norm(config, place.before_mlp, dtype)
         self.mlp = GatedMLP(config, dtype)
+        self.after_mlp = _norm(config, place.after_mlp, dtype)
 
     def forward(self, x: Tensor, rotation: Rotation, attention: AttentionStep) -> Tensor:
         """[tokens, hidden] -> [tokens, hidden]"""
-        x = x + self.self_attn(self.input_layernorm(x), rotation, attention)
-        return x + self.mlp(self.post_attention_layernorm(x))  # type: ignore[no-any-return]
+        x = x + self.after_attention(self.self_attn(self.before_attention(x), rotation, attention))
+        return x + self.after_mlp(self.mlp(self.before_mlp(x)))  # type: ignore[no-any-return]
 
 
 class Model(nn.Module):
@@ -74,17 +86,21 @@ class Model(nn.Module):
 
     def __init__(self, config: DecoderConfig, dtype: torch.dtype) -> None:
         super().__init__()
-        self.rotary = RotaryEmbedding(config.head_dim, config.rope)
+        ropes = list(dict.fromkeys(layer.rope for layer in config.layers))
+        self.rotary = [RotaryEmbedding(config.head_dim, rope) for rope in ropes]
+        self.rotary_of_layer = [ropes.index(layer.rope) for layer in config.layers]
         self.embed_tokens = Embedding(config.vocab_size, config.hidden_size, dtype=dtype)
-        self.layers = nn.ModuleList(DecoderLayer(config, layer, dtype) for layer in range(config.num_layers))
-        self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps, dtype=dtype)
+        # As precise as transformers has it.
+        self.embedding_scale = torch.tensor(config.embedding_scale, dtype=dtype).item()
+        self.layers = nn.ModuleList(DecoderLayer(config, layer, dtype) for layer in range(len(config.layers)))
+        self.norm = RMSNorm(config.hidden_size, config.norm, dtype=dtype)
 
     def forward(self, input_ids: Tensor, positions: Tensor, attention: AttentionStep) -> Tensor:
         """Token ids and positions, int64 [tokens] -> what the last layer leaves, not normed [tokens, hidden]"""
-        rotation = self.rotary(positions)
-        x: Tensor = self.embed_tokens(input_ids)
-        for layer in self.layers:
-            x = layer(x, rotation, attention)
+        rotations = [rotary(positions) for rotary in self.rotary]
+        x: Tensor = self.embed_tokens(input_ids) * self.embedding_scale
+        for layer, rotary in zip(self.layers, self.rotary_of_layer, strict=True):
+            x = layer(x, rotations[rotary], attention)
         return x
 
 
@@ -104,12 +120,13 @@ class Decoder(nn.Module):
     def attention_config(self) -> AttentionConfig:
         config = self.config
         return AttentionConfig(
-            num_layers=config.num_layers,
             num_heads=config.num_heads,
             num_kv_heads=config.num_kv_heads,
             head_dim=config.head_dim,
             dtype=self.dtype,
-            window=config.sliding_window,
+            windows=tuple(layer.window for layer in config.layers),
+            scale=config.attention_scale,
+            softcap=config.attention_softcap,
         )
 
     @property
@@ -124,4 +141,20 @@ class Decoder(nn.Module):
         """
         hidden = self.model.norm(self.model(input_ids, positions, attention)[rows])
         head = self.model.embed_tokens if self.lm_head is None else self.lm_head
-        return head.logits(hidden)
+        return softcap(head.logits(hidden), self.config.logit_softcap)
+
+
+def _norm(config: DecoderConfig, name: str | None, dtype: torch.dtype) -> nn.Module:
+    """The norm that checkpoints call ``name``; None stands for no norm."""
+    return nn.Identity() if name is None else RMSNorm(config.hidden_size, config.norm, dtype=dtype, name=name)
+
+
+def _head_norm(config: DecoderConfig, num_heads: int, dtype: torch.dtype) -> nn.Module:
+    """The norm of these many heads of queries or keys."""
+    match config.head_norms:
+        case HeadNorms.NONE:
+            return nn.Identity()
+        case HeadNorms.EACH:
+            return HeadNorm(config.head_dim, config.norm, dtype=dtype)
+        case HeadNorms.TOGETHER:
+            return HeadNorm(num_heads * config.head_dim, config.norm, dtype=dtype)

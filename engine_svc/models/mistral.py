@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from engine_svc.models import llama
 from engine_svc.models.config import DecoderConfig, RawConfig
+from engine_svc.models.reading import equal_layers, read_decoder
 
 
 def read_config(raw: RawConfig) -> DecoderConfig:
     """A ``sliding_window`` of null means full attention."""
-    return replace(
-        llama.read_config(raw),
-        attention_bias=False,
-        mlp_bias=False,
-        sliding_window=raw.optional_integer("sliding_window"),
-    )
+    return read_decoder(raw, equal_layers(raw, window=raw.optional_integer("sliding_window")))

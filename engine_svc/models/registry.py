@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from engine_svc.models import llama, mistral
+from engine_svc.models import gemma2, gemma3, llama, mistral, olmo2, qwen2, qwen3
 from engine_svc.models.config import DecoderConfig, RawConfig
 from engine_svc.weights.errors import ModelLoadError
 
@@ -22,6 +22,11 @@ class Family:
 FAMILIES: Final = {
     "LlamaForCausalLM": Family("llama", llama.read_config),
     "MistralForCausalLM": Family("mistral", mistral.read_config),
+    "Qwen2ForCausalLM": Family("qwen2", qwen2.read_config),
+    "Qwen3ForCausalLM": Family("qwen3", qwen3.read_config),
+    "Gemma2ForCausalLM": Family("gemma2", gemma2.read_config),
+    "Gemma3ForCausalLM": Family("gemma3_text", gemma3.read_config),
+    "Olmo2ForCausalLM": Family("olmo2", olmo2.read_config),
 }
 """By the name in ``architectures`` of config.json."""
 

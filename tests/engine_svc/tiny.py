@@ -9,7 +9,17 @@ import gguf
 import numpy as np
 import numpy.typing as npt
 import torch
-from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, PretrainedConfig
+from transformers import (
+    AutoModelForCausalLM,
+    Gemma2Config,
+    Gemma3TextConfig,
+    LlamaConfig,
+    MistralConfig,
+    Olmo2Config,
+    PretrainedConfig,
+    Qwen2Config,
+    Qwen3Config,
+)
 
 SIZES: dict[str, Any] = {
     "vocab_size": 97,
@@ -31,6 +41,31 @@ def llama(**changes: Any) -> LlamaConfig:
 
 def mistral(**changes: Any) -> MistralConfig:
     return MistralConfig(**(SIZES | {"sliding_window": 16} | changes))
+
+
+def qwen2(**changes: Any) -> Qwen2Config:
+    return Qwen2Config(**(SIZES | changes))
+
+
+def qwen3(**changes: Any) -> Qwen3Config:
+    return Qwen3Config(**(SIZES | {"head_dim": 6} | changes))
+
+
+def gemma2(**changes: Any) -> Gemma2Config:
+    """Caps so low that they bite."""
+    caps = {"attn_logit_softcapping": 3.0, "final_logit_softcapping": 2.0}
+    return Gemma2Config(**(SIZES | caps | {"head_dim": 6, "query_pre_attn_scalar": 5, "sliding_window": 16} | changes))
+
+
+def gemma3(**changes: Any) -> Gemma3TextConfig:
+    """Two layers with a window, one without, and again."""
+    kinds = ["sliding_attention", "sliding_attention", "full_attention"]
+    sizes = SIZES | {"head_dim": 6, "num_hidden_layers": 4, "layer_types": [*kinds, kinds[0]]}
+    return Gemma3TextConfig(**(sizes | {"query_pre_attn_scalar": 5, "sliding_window": 16} | changes))
+
+
+def olmo2(**changes: Any) -> Olmo2Config:
+    return Olmo2Config(**(SIZES | {"pad_token_id": None} | changes))
 
 
 def random_model(config: PretrainedConfig, seed: int = 0) -> Any:

@@ -46,6 +46,33 @@ CONFIGS = {
     "mistral with a window": tiny.mistral(sliding_window=16),
     "mistral with a window wider than the text": tiny.mistral(sliding_window=100),
     "mistral without a window": tiny.mistral(sliding_window=None),
+    "qwen 2": tiny.qwen2(),
+    "qwen 2, tied, another head size": tiny.qwen2(tie_word_embeddings=True, head_dim=10),
+    "qwen 2 with a window in the last layer": tiny.qwen2(
+        use_sliding_window=True, sliding_window=16, max_window_layers=1
+    ),
+    "qwen 3": tiny.qwen3(),
+    "qwen 3, tied, another head size": tiny.qwen3(tie_word_embeddings=True, head_dim=10),
+    "qwen 3 with biases and a window in the last layer": tiny.qwen3(
+        attention_bias=True, use_sliding_window=True, sliding_window=16, max_window_layers=1
+    ),
+    "gemma 2": tiny.gemma2(),
+    "gemma 2, untied, another head size": tiny.gemma2(tie_word_embeddings=False, head_dim=10),
+    "gemma 2 with biases and without caps": tiny.gemma2(
+        attention_bias=True, attn_logit_softcapping=None, final_logit_softcapping=None
+    ),
+    "gemma 3": tiny.gemma3(),
+    "gemma 3, untied, another head size": tiny.gemma3(tie_word_embeddings=False, head_dim=10),
+    "gemma 3 with stretched global positions": tiny.gemma3(
+        rope_parameters={
+            "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1_000_000.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+        },
+        final_logit_softcapping=2.0,
+    ),
+    "olmo 2": tiny.olmo2(),
+    "olmo 2, tied, biases": tiny.olmo2(tie_word_embeddings=True, attention_bias=True),
+    "olmo 2, as many key heads as heads": tiny.olmo2(num_key_value_heads=4, hidden_size=40),
 }
 
 

@@ -20,7 +20,7 @@ NUM_BLOCKS = 64
 def config(
     heads: int = 4, kv_heads: int = 2, head_dim: int = 8, window: int | None = None, dtype: torch.dtype = torch.float32
 ) -> AttentionConfig:
-    return AttentionConfig(2, heads, kv_heads, head_dim, dtype, window)
+    return AttentionConfig(heads, kv_heads, head_dim, dtype, (window, window))
 
 
 @dataclass
@@ -36,7 +36,8 @@ class History:
         """Attention of tokens ``start`` to ``end``, one by one and head by head, in float64."""
         out = torch.empty(end - start, config.num_heads, config.head_dim, dtype=torch.float64)
         for token in range(start, end):
-            first = 0 if config.window is None else max(0, token - config.window + 1)
+            window = config.windows[0]
+            first = 0 if window is None else max(0, token - window + 1)
             for head in range(config.num_heads):
                 kv_head = head * config.num_kv_heads // config.num_heads
                 keys = self.key[first : token + 1, kv_head].double()

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from engine_svc.layers.linear import Embedding, Linear
-from engine_svc.layers.norm import RMSNorm
+from engine_svc.layers.norm import NormConfig, RMSNorm
 from engine_svc.weights.errors import ModelLoadError
 from engine_svc.weights.loading import load_weights
 
@@ -34,7 +34,7 @@ class Block(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.embed = Embedding(5, 3, dtype=torch.float32)
-        self.norm = RMSNorm(3, 1e-5, dtype=torch.float32)
+        self.norm = RMSNorm(3, NormConfig(1e-5), dtype=torch.float32)
         self.packed = Linear(3, {"q": 4, "k": 2}, bias=True, dtype=torch.float32)
 
 
