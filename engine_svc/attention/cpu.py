@@ -28,7 +28,8 @@ class CpuAttention:
             num_kv_heads=config.num_kv_heads,
             head_dim=config.head_dim,
             block_size=block_size,
-            scale=config.head_dim**-0.5,
+            scale=config.head_dim**-0.5 if config.scale is None else config.scale,
+            softcap=config.softcap or 0.0,
             is_bfloat16=config.dtype == torch.bfloat16,
             num_threads=torch.get_num_threads(),
         )
@@ -63,12 +64,12 @@ class CpuStep:
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         backend = self.backend
-        window = backend.config.window
+        window = backend.config.windows[layer]
         return backend.kernels.attend(backend.shape, self.pointers, backend.cache[layer], window, query, key, value)
 
 
 def _large_pages(size: int, dtype: torch.dtype) -> Tensor:
-    """Zeros. In large pages where the system has them: blocks are read in any order, and small ones cost a walk each."""
+    """Zeros, in large pages where there are such: blocks are read in any order, and each small page costs a walk."""
     if sys.platform != "linux":
         return torch.zeros(size, dtype=dtype)
     memory = mmap.mmap(-1, size * dtype.itemsize, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

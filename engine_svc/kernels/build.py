@@ -13,6 +13,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Final
@@ -43,15 +44,13 @@ def build(folder: Path | None = None, *, compiler: str | None = None) -> Path:
     command = compiler or find_compiler()
     if command is None:
         raise BuildError("there is no C++ compiler")
-    unfinished = target.with_suffix(f".{os.getpid()}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        _compile(command, unfinished)
-        unfinished.rename(target)
+        with tempfile.TemporaryDirectory(dir=target.parent) as unfinished:
+            _compile(command, Path(unfinished, target.name))
+            Path(unfinished, target.name).rename(target)
     except OSError as error:
         raise BuildError(str(error)) from error
-    finally:
-        unfinished.unlink(missing_ok=True)
     return target
 
 

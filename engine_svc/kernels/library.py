@@ -15,7 +15,7 @@ from engine_svc.kernels.build import library_path
 class AttentionShape(Structure):
     """``PellucidAttention`` in attention.cpp."""
 
-    _fields_ = [  # noqa: RUF012
+    _fields_ = [
         ("num_heads", c_int32),
         ("num_kv_heads", c_int32),
         ("head_dim", c_int32),
@@ -30,7 +30,7 @@ class AttentionShape(Structure):
 class Batch(Structure):
     """``PellucidBatch`` in attention.cpp."""
 
-    _fields_ = [  # noqa: RUF012
+    _fields_ = [
         ("slot_mapping", c_void_p),
         ("query_starts", c_void_p),
         ("context_lens", c_void_p),
@@ -44,7 +44,7 @@ class Batch(Structure):
 class Rows(Structure):
     """``PellucidRows`` in attention.cpp."""
 
-    _fields_ = [("data", c_void_p), ("stride", c_int64)]  # noqa: RUF012
+    _fields_ = [("data", c_void_p), ("stride", c_int64)]
 
 
 class Kernels:
