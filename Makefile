@@ -9,6 +9,8 @@ endif
 VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# Looks whether they are there before it compiles.
+BUILD_KERNELS = $(BIN)/python -m engine_svc.kernels.build
 FOR_SERVING := $(VENV)/.installed-for-serving
 FOR_DEVELOPING := $(VENV)/.installed-for-developing
 
@@ -16,6 +18,7 @@ help: ## show this list
 	@awk -F ' *## ' '/^[a-z-]+:.*## / {sub(/:.*/, "", $$1); printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 serve: $(FOR_SERVING) ## serve a model: MODEL= an id, a folder, a .gguf or `simulated`; PORT=8000; ARGS= more options
+	@$(BUILD_KERNELS)
 	@exec $(BIN)/pellucid serve $(if $(MODEL),--model '$(MODEL)') $(if $(PORT),--port '$(PORT)') $(ARGS)
 
 chat: $(FOR_SERVING) ## talk to what `make serve` started: PORT=8000; ARGS= more options
@@ -23,6 +26,7 @@ chat: $(FOR_SERVING) ## talk to what `make serve` started: PORT=8000; ARGS= more
 
 test: $(FOR_DEVELOPING) ## run the whole test suite: ARGS= options for pytest
 	@$(BIN)/python tests/fetch_tokenizers.py
+	@$(BUILD_KERNELS)
 	HF_HUB_OFFLINE=1 GOMP_SPINCOUNT=1000 $(BIN)/python -m pytest $(ARGS)
 
 bench: $(FOR_DEVELOPING) ## play 1,000 streams through a simulated model: ARGS= options, `--help` lists them

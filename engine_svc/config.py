@@ -33,6 +33,10 @@ class Settings(ServiceSettings):
         default=None, ge=1, description="most tokens of prompt and output together; none takes the model's own limit"
     )
     num_threads: int | None = Field(default=None, ge=1, description="CPU threads of a step; none lets torch choose")
+    attention_backend: Literal["auto", "reference", "cpu"] = Field(
+        default="auto",
+        description="who computes attention: compiled kernels (`cpu`), plain torch (`reference`), or what is there",
+    )
 
     block_size: int = Field(default=16, ge=1, le=1024, description="tokens in one cache block")
     kv_cache_memory_mb: int = Field(default=512, ge=1, description="memory for keys and values, MiB")

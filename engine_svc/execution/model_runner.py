@@ -7,8 +7,8 @@ from typing import Final
 
 import torch
 
+from engine_svc.attention.backends import create_backend
 from engine_svc.attention.interface import AttentionBackend, AttentionConfig
-from engine_svc.attention.reference import ReferenceAttention
 from engine_svc.execution.runner import Runner, RunnerInfo, ScheduledSequence
 from engine_svc.execution.sampler import Sampler
 from engine_svc.execution.step import prepare
@@ -73,12 +73,14 @@ def load_model_runner(
     num_blocks: int | None,
     num_threads: int | None,
     max_num_batched_tokens: int,
+    attention_backend: str,
 ) -> Runner:
     """Load a model from a folder, a .gguf file or a Hugging Face id.
 
     ``dtype`` is ``float32``, ``bfloat16``, or ``auto`` for the one that this CPU computes fastest. ``max_model_len`` of
     None takes the model's own limit. The cache has ``num_blocks`` blocks, or as many as fit ``kv_cache_bytes``.
-    ``num_threads`` of None leaves torch's choice. Raises ``ModelLoadError`` if the model or these numbers will not do.
+    ``num_threads`` of None leaves torch's choice. ``attention_backend`` as in ``engine_svc.attention.backends``. Raises
+    ``ModelLoadError`` if the model or these numbers will not do.
     """
     if num_threads is not None:
         torch.set_num_threads(num_threads)
@@ -97,7 +99,7 @@ def load_model_runner(
         num_blocks=blocks,
         eos_token_ids=checkpoint.eos_token_ids,
     )
-    attention = ReferenceAttention(decoder.attention_config, num_blocks=blocks, block_size=block_size)
+    attention = create_backend(attention_backend, decoder.attention_config, num_blocks=blocks, block_size=block_size)
     return ModelRunner(decoder, attention, info, block_size=block_size, max_num_batched_tokens=max_num_batched_tokens)
 
 

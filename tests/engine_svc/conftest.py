@@ -1,4 +1,4 @@
-"""Plain logs: the default console renderer takes a second for each traceback."""
+"""Plain logs: the default console renderer takes a second for each traceback. And the kernels, where they can be."""
 
 from __future__ import annotations
 
@@ -7,9 +7,20 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
+from engine_svc.kernels.build import build, find_compiler
+from engine_svc.kernels.library import Kernels
+
 
 @pytest.fixture(autouse=True, scope="package")
 def _plain_logs() -> Iterator[None]:
     structlog.configure(processors=[structlog.processors.format_exc_info, structlog.processors.JSONRenderer()])
     yield
     structlog.reset_defaults()
+
+
+@pytest.fixture(scope="session")
+def kernels() -> Kernels:
+    """The compiled kernels of this source."""
+    if find_compiler() is None:
+        pytest.skip("there is no C++ compiler")
+    return Kernels(build())

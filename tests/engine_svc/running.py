@@ -23,6 +23,7 @@ def load(model: str, **changes: Any) -> Runner:
         "num_blocks": 64,
         "num_threads": 1,
         "max_num_batched_tokens": 4096,
+        "attention_backend": "auto",
     }
     return load_model_runner(model=model, **(options | changes))
 

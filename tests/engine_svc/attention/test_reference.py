@@ -1,94 +1,17 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from itertools import cycle
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from engine_svc.attention import reference
-from engine_svc.attention.interface import AttentionConfig, PagedBatch
+from engine_svc.attention.interface import AttentionConfig
 from engine_svc.attention.reference import ReferenceAttention
-
-BLOCK_SIZE = 4
-NUM_BLOCKS = 64
-
-
-def config(
-    heads: int = 4,
-    kv_heads: int = 2,
-    head_dim: int = 8,
-    window: int | None = None,
-    dtype: torch.dtype = torch.float32,
-    **peculiar: float | None,
-) -> AttentionConfig:
-    """Two layers, both with the window."""
-    return AttentionConfig(heads, kv_heads, head_dim, dtype, (window, window), **peculiar)
-
-
-@dataclass
-class History:
-    """Everything one sequence ever computes, and the blocks it has."""
-
-    query: Tensor
-    key: Tensor
-    value: Tensor
-    blocks: list[int]
-
-    def naive(self, start: int, end: int, config: AttentionConfig, layer: int = 0) -> Tensor:
-        """Attention of tokens ``start`` to ``end``, one by one and head by head, in float64."""
-        out = torch.empty(end - start, config.num_heads, config.head_dim, dtype=torch.float64)
-        for token in range(start, end):
-            window = config.windows[layer]
-            first = 0 if window is None else max(0, token - window + 1)
-            for head in range(config.num_heads):
-                kv_head = head * config.num_kv_heads // config.num_heads
-                keys = self.key[first : token + 1, kv_head].double()
-                scale = 1 / config.head_dim**0.5 if config.scale is None else config.scale
-                scores = keys @ self.query[token, head].double() * scale
-                if config.softcap is not None:
-                    scores = config.softcap * torch.tanh(scores / config.softcap)
-                out[token - start, head] = scores.softmax(0) @ self.value[first : token + 1, kv_head].double()
-        return out
-
-
-def histories(config: AttentionConfig, lengths: list[int], seed: int = 0) -> list[History]:
-    """Random sequences, their blocks strewn over the cache."""
-    generator = torch.Generator().manual_seed(seed)
-    free = torch.randperm(NUM_BLOCKS, generator=generator).tolist()
-
-    def random(length: int, heads: int) -> Tensor:
-        return torch.randn(length, heads, config.head_dim, generator=generator).to(config.dtype)
-
-    made = []
-    for length in lengths:
-        blocks = [free.pop() for _ in range(-(-length // BLOCK_SIZE))]
-        heads, kv_heads = config.num_heads, config.num_kv_heads
-        made.append(History(random(length, heads), random(length, kv_heads), random(length, kv_heads), blocks))
-    return made
-
-
-def attend(backend: ReferenceAttention, runs: list[tuple[History, int, int]], layer: int = 0) -> list[Tensor]:
-    """One step over tokens ``start`` to ``end`` of each sequence."""
-    widest = max(len(history.blocks) for history, _, _ in runs)
-    slots = [
-        history.blocks[t // BLOCK_SIZE] * BLOCK_SIZE + t % BLOCK_SIZE for history, s, e in runs for t in range(s, e)
-    ]
-    counts = [end - start for _, start, end in runs]
-    batch = PagedBatch(
-        slot_mapping=torch.tensor(slots),
-        query_starts=torch.tensor([0, *counts]).cumsum(0).int(),
-        context_lens=torch.tensor([end for _, _, end in runs], dtype=torch.int32),
-        block_tables=torch.tensor(
-            [history.blocks + [0] * (widest - len(history.blocks)) for history, _, _ in runs], dtype=torch.int32
-        ),
-    )
-    flat = [torch.cat([getattr(h, name)[s:e] for h, s, e in runs]) for name in ("query", "key", "value")]
-    return list(backend.begin(batch).attend(layer, *flat).split(counts))
+from tests.engine_svc.attention.paged import BLOCK_SIZE, NUM_BLOCKS, attend, config, histories
 
 
 def new_backend(config: AttentionConfig) -> ReferenceAttention:

@@ -24,9 +24,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     return tiny.save(tiny.random_model(tiny.llama()), tmp_path_factory.mktemp("llama"))
 
 
+@pytest.fixture(scope="module", params=["reference", "cpu"])
+def backend(request: pytest.FixtureRequest) -> str:
+    """Who computes attention."""
+    if request.param == "cpu":
+        request.getfixturevalue("kernels")
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def runner(folder: str) -> Runner:
-    return load(folder)
+def runner(folder: str, backend: str) -> Runner:
+    return load(folder, attention_backend=backend)
 
 
 def mixed() -> list[Request]:
@@ -73,8 +81,8 @@ def test_an_answer_is_the_same_however_it_is_scheduled(runner: Runner, options: 
 
 
 @pytest.mark.parametrize("block_size", [1, 2, 16])
-def test_the_block_size_changes_nothing(folder: str, runner: Runner, block_size: int) -> None:
-    other = load(folder, block_size=block_size, num_blocks=256)
+def test_the_block_size_changes_nothing(folder: str, runner: Runner, backend: str, block_size: int) -> None:
+    other = load(folder, attention_backend=backend, block_size=block_size, num_blocks=256)
 
     assert outputs(run(other, mixed(), block_size=block_size)) == outputs(run(runner, mixed()))
 

@@ -1,0 +1,78 @@
+"""Attention by the compiled kernel: one pass over the cache blocks, whatever mixture of prompts and single tokens.
+
+As with the reference, what a sequence gets depends on its own tokens alone.
+"""
+
+from __future__ import annotations
+
+import mmap
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from engine_svc.attention.interface import AttentionConfig, PagedBatch
+from engine_svc.kernels.library import AttentionShape, Batch, Kernels
+
+
+class CpuAttention:
+    """See ``engine_svc.attention.interface.AttentionBackend``. The layout of the cache is the kernel's own."""
+
+    def __init__(self, config: AttentionConfig, kernels: Kernels, *, num_blocks: int, block_size: int) -> None:
+        self.config = config
+        self.kernels = kernels
+        self.shape = AttentionShape(
+            num_heads=config.num_heads,
+            num_kv_heads=config.num_kv_heads,
+            head_dim=config.head_dim,
+            block_size=block_size,
+            scale=config.head_dim**-0.5 if config.scale is None else config.scale,
+            softcap=config.softcap or 0.0,
+            is_bfloat16=config.dtype == torch.bfloat16,
+            num_threads=torch.get_num_threads(),
+        )
+        # Values are kept in words of 4 bytes, so that an odd number of bfloat16 takes the place of one more.
+        per_word = 4 // config.dtype.itemsize
+        value_slots = -(-block_size // per_word) * per_word
+        size = num_blocks * config.num_kv_heads * (block_size + value_slots) * config.head_dim
+        self.cache = _large_pages(config.num_layers * size, config.dtype).view(config.num_layers, size)
+        """One row for each layer."""
+
+    def begin(self, batch: PagedBatch) -> CpuStep:
+        num_sequences, table_stride = batch.block_tables.shape
+        pointers = Batch(
+            batch.slot_mapping.data_ptr(),
+            batch.query_starts.data_ptr(),
+            batch.context_lens.data_ptr(),
+            batch.block_tables.data_ptr(),
+            len(batch.slot_mapping),
+            num_sequences,
+            table_stride,
+        )
+        return CpuStep(self, batch, pointers)
+
+
+@dataclass(frozen=True, slots=True)
+class CpuStep:
+    """See ``engine_svc.attention.interface.AttentionStep``. Holds the batch because the kernel reads it by address."""
+
+    backend: CpuAttention
+    batch: PagedBatch
+    pointers: Batch
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        backend = self.backend
+        window = backend.config.windows[layer]
+        return backend.kernels.attend(backend.shape, self.pointers, backend.cache[layer], window, query, key, value)
+
+
+def _large_pages(size: int, dtype: torch.dtype) -> Tensor:
+    """Zeros, in large pages where there are such: blocks are read in any order, and each small page costs a walk."""
+    if sys.platform != "linux":
+        return torch.zeros(size, dtype=dtype)
+    memory = mmap.mmap(-1, size * dtype.itemsize, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with suppress(OSError):  # a kernel without large pages
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return torch.frombuffer(memory, dtype=dtype)

@@ -1,0 +1,104 @@
+"""Compiles the kernels for this machine: ``python -m engine_svc.kernels.build``. Done at set-up, never by the engine.
+
+The library lies in the Python environment under a name made of everything that it depends on, so that a build is
+done once, and a library from older sources or for another processor is never taken. The sources need no headers but
+the compiler's own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+_SOURCES: Final = Path(__file__).parent / "csrc"
+_FLAGS: Final = ("-std=c++17", "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror")
+_TIMEOUT_SECONDS: Final = 300.0
+
+
+class BuildError(Exception):
+    """The kernels cannot be built here; says why."""
+
+
+def library_path(folder: Path | None = None) -> Path:
+    """Where the library for this machine belongs, built or not."""
+    digest = hashlib.sha256(f"{_FLAGS} {platform.machine()} {_processor()}".encode())
+    for source in sorted(_SOURCES.iterdir()):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    folder = folder or Path(sys.prefix) / "lib" / "pellucid"
+    return folder / f"kernels-{digest.hexdigest()[:16]}.so"
+
+
+def build(folder: Path | None = None, *, compiler: str | None = None) -> Path:
+    """Compile unless it was done before. Raises ``BuildError``."""
+    target = library_path(folder)
+    if target.exists():
+        return target
+    command = compiler or find_compiler()
+    if command is None:
+        raise BuildError("there is no C++ compiler")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent) as unfinished:
+            _compile(command, Path(unfinished, target.name))
+            Path(unfinished, target.name).rename(target)
+    except OSError as error:
+        raise BuildError(str(error)) from error
+    return target
+
+
+def find_compiler() -> str | None:
+    """``CXX``, or the first compiler on the path."""
+    candidates = filter(None, (os.environ.get("CXX"), "c++", "g++", "clang++"))
+    return next((found for candidate in candidates if (found := shutil.which(candidate))), None)
+
+
+def _compile(compiler: str, target: Path) -> None:
+    sources = map(str, sorted(_SOURCES.glob("*.cpp")))
+    try:
+        done = subprocess.run(
+            [compiler, *_FLAGS, *sources, "-o", str(target)],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_TIMEOUT_SECONDS,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise BuildError(f"{compiler} took more than {_TIMEOUT_SECONDS:.0f} seconds") from error
+    if done.returncode != 0:
+        raise BuildError(f"{compiler} failed: {done.stderr.strip()[-2000:]}")
+
+
+def _processor() -> str:
+    """What ``-march=native`` depends on."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    wanted = ("vendor_id", "cpu family", "model", "flags", "Features", "CPU implementer", "CPU part")
+    return "\n".join(dict.fromkeys(line for line in lines if line.partition(":")[0].strip() in wanted))
+
+
+def main() -> int:
+    """Build, and say what came of it. Without kernels everything works, slower: so it is no failure."""
+    started = time.monotonic()
+    known = library_path().exists()
+    try:
+        build()
+    except BuildError as error:
+        print(f"The engine's kernels were not built, so it will be slower: {error}", file=sys.stderr)
+        return 0
+    if not known:
+        print(f"Built the engine's kernels in {time.monotonic() - started:.1f} s.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,217 @@
+"""The kernel against plain attention, and against itself under everything that must change nothing."""
+
+from __future__ import annotations
+
+from itertools import cycle
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from engine_svc.attention.cpu import CpuAttention
+from engine_svc.attention.interface import AttentionConfig
+from engine_svc.attention.reference import ReferenceAttention
+from engine_svc.kernels.library import Kernels
+from tests.engine_svc.attention.paged import BLOCK_SIZE, NUM_BLOCKS, History, attend, config, histories
+
+DTYPES = [torch.float32, torch.bfloat16]
+TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
+
+
+def new_backend(
+    kernels: Kernels, config: AttentionConfig, *, block_size: int = BLOCK_SIZE, num_blocks: int = NUM_BLOCKS
+) -> CpuAttention:
+    """A backend whose cache is full of what nobody may ever see."""
+    backend = CpuAttention(config, kernels, num_blocks=num_blocks, block_size=block_size)
+    backend.cache.fill_(torch.nan)
+    return backend
+
+
+def in_steps(
+    kernels: Kernels, shape: AttentionConfig, sequences: list[History], chunks: list[int], block_size: int
+) -> list[Tensor]:
+    """All sequences to their ends, together, in runs of these lengths."""
+    num_blocks = 1 + max(block for history in sequences for block in history.blocks)
+    backend = new_backend(kernels, shape, block_size=block_size, num_blocks=num_blocks)
+    sizes, computed = cycle(chunks), [0] * len(sequences)
+    found: list[list[Tensor]] = [[] for _ in sequences]
+    while True:
+        runs = [
+            (index, done, min(len(sequences[index].query), done + next(sizes))) for index, done in enumerate(computed)
+        ]
+        runs = [(index, start, end) for index, start, end in runs if end > start]
+        if not runs:
+            return [torch.cat(outs) for outs in found]
+        outs = attend(backend, [(sequences[index], s, e) for index, s, e in runs], block_size=block_size)
+        for (index, _, end), out in zip(runs, outs, strict=True):
+            found[index].append(out)
+            computed[index] = end
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    lengths=st.lists(st.integers(1, 150), min_size=1, max_size=3),
+    chunks=st.lists(st.integers(1, 90), min_size=1, max_size=5),
+    group=st.sampled_from([1, 2, 3, 5]),
+    head_dim=st.sampled_from([2, 6, 16, 32, 80]),
+    window=st.sampled_from([None, 1, 3, 33, 70, 1000]),
+    block_size=st.sampled_from([1, 3, 4, 16, 32, 128]),
+    dtype=st.sampled_from(DTYPES),
+    softcap=st.sampled_from([None, 2.0]),
+)
+def test_any_cut_into_steps_gives_plain_causal_attention(
+    kernels: Kernels,
+    lengths: list[int],
+    chunks: list[int],
+    group: int,
+    head_dim: int,
+    window: int | None,
+    block_size: int,
+    dtype: torch.dtype,
+    softcap: float | None,
+) -> None:
+    shape = config(2 * group, 2, head_dim, window, dtype, softcap=softcap)
+    num_blocks = sum(-(-length // block_size) for length in lengths) + 2
+    sequences = histories(shape, lengths, block_size=block_size, num_blocks=num_blocks)
+
+    outs = in_steps(kernels, shape, sequences, chunks, block_size)
+
+    for out, history in zip(outs, sequences, strict=True):
+        expected = history.naive(0, len(history.query), shape)
+        torch.testing.assert_close(out.double(), expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    chunks=st.lists(st.integers(1, 60), min_size=1, max_size=5),
+    num_neighbours=st.integers(0, 3),
+    block_size=st.sampled_from([1, 5, 16, 64, 128]),
+    group=st.sampled_from([1, 3, 4, 7]),
+    window=st.sampled_from([None, 50]),
+    dtype=st.sampled_from(DTYPES),
+    num_threads=st.integers(1, 3),
+)
+def test_nothing_around_a_sequence_changes_a_bit(
+    kernels: Kernels,
+    chunks: list[int],
+    num_neighbours: int,
+    block_size: int,
+    group: int,
+    window: int | None,
+    dtype: torch.dtype,
+    num_threads: int,
+) -> None:
+    """Not its chunks, its neighbours, the size and the place of its blocks, nor the threads."""
+    shape = config(2 * group, 2, 16, window, dtype)
+    (alone,) = histories(shape, [200], block_size=16, num_blocks=13)
+    (expected,) = in_steps(kernels, shape, [alone], [200], 16)
+    lengths = [200, 70, 130, 9][: 1 + num_neighbours]
+    others = histories(shape, lengths, block_size=block_size, num_blocks=1 + sum(lengths))
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(num_threads)
+        out, *_ = in_steps(kernels, shape, others, chunks, block_size)
+    finally:
+        torch.set_num_threads(before)
+
+    assert torch.equal(alone.query, others[0].query)
+    assert torch.equal(out, expected)
+
+
+@pytest.mark.parametrize("window", [None, 100])
+@pytest.mark.parametrize("head_dim", [64, 128])
+def test_it_agrees_with_the_reference(kernels: Kernels, head_dim: int, window: int | None) -> None:
+    shape = config(9, 3, head_dim, window)
+    sequences = histories(shape, [300, 1, 64, 65], block_size=16)
+    runs = [(history, 0, len(history.query)) for history in sequences]
+    reference = ReferenceAttention(shape, num_blocks=NUM_BLOCKS, block_size=16)
+
+    outs = attend(new_backend(kernels, shape, block_size=16), runs, block_size=16)
+
+    for out, expected in zip(outs, attend(reference, runs, block_size=16), strict=True):
+        torch.testing.assert_close(out, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_scale_is_the_models_own(kernels: Kernels, dtype: torch.dtype) -> None:
+    shape = config(dtype=dtype, scale=0.75, softcap=1.5)
+    (history,) = histories(shape, [40])
+
+    (out,) = attend(new_backend(kernels, shape), [(history, 0, 40)])
+
+    tolerance = TOLERANCE[dtype]
+    torch.testing.assert_close(out.double(), history.naive(0, 40, shape), rtol=tolerance, atol=tolerance)
+
+
+def test_layers_have_caches_and_windows_of_their_own(kernels: Kernels) -> None:
+    shape = AttentionConfig(4, 2, 8, torch.float32, (None, 3))
+    wide, narrow = config(window=None), config(window=3)
+    first, second = histories(shape, [6], seed=1)[0], histories(shape, [6], seed=2)[0]
+    second.blocks = first.blocks
+    backend = new_backend(kernels, shape)
+
+    attend(backend, [(first, 0, 5)], layer=0)
+    attend(backend, [(second, 0, 5)], layer=1)
+    (one,) = attend(backend, [(first, 5, 6)], layer=0)
+    (other,) = attend(backend, [(second, 5, 6)], layer=1)
+
+    torch.testing.assert_close(one.double(), first.naive(5, 6, wide), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(other.double(), second.naive(5, 6, narrow), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("block_size", [4, 16])
+def test_what_a_broken_sequence_left_in_a_block_is_never_seen(
+    kernels: Kernels, block_size: int, dtype: torch.dtype
+) -> None:
+    shape = config(head_dim=16, dtype=dtype)
+    broken, healthy = histories(shape, [40, 21], block_size=block_size)
+    for part in (broken.query, broken.key, broken.value):
+        part.fill_(torch.nan)
+    healthy.blocks = broken.blocks
+    backend = new_backend(kernels, shape, block_size=block_size)
+
+    (nan,) = attend(backend, [(broken, 0, 40)], block_size=block_size)
+    (out,) = attend(backend, [(healthy, 0, 21)], block_size=block_size)
+
+    assert nan.isnan().all()
+    tolerance = TOLERANCE[dtype]
+    torch.testing.assert_close(out.double(), healthy.naive(0, 21, shape), rtol=tolerance, atol=tolerance)
+
+
+def test_sequences_may_share_the_blocks_of_a_common_prefix(kernels: Kernels) -> None:
+    shape = config()
+    first, second = histories(shape, [10, 12])
+    second.key[:8], second.value[:8] = first.key[:8], first.value[:8]
+    second.blocks[:2] = first.blocks[:2]
+    backend = new_backend(kernels, shape)
+    attend(backend, [(first, 0, 10)])
+
+    (out,) = attend(backend, [(second, 8, 12)])
+
+    torch.testing.assert_close(out.double(), second.naive(8, 12, shape), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_extreme_scores(kernels: Kernels, dtype: torch.dtype) -> None:
+    """One key takes everything; sums neither overflow nor vanish."""
+    shape = config(dtype=dtype)
+    (history,) = histories(shape, [200])
+    history.query *= 100
+    history.key *= 100
+
+    (out,) = attend(new_backend(kernels, shape), [(history, 0, 200)])
+
+    tolerance = TOLERANCE[dtype]
+    torch.testing.assert_close(out.double(), history.naive(0, 200, shape), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(("block_size", "extra"), [(4, 0), (5, 1)])
+def test_the_size_of_a_token_in_the_cache(kernels: Kernels, block_size: int, extra: int) -> None:
+    """An odd block of bfloat16 has room for one more value."""
+    shape = config(kv_heads=2, head_dim=64, dtype=torch.bfloat16)
+    backend = CpuAttention(shape, kernels, num_blocks=5, block_size=block_size)
+
+    assert 2 * backend.cache.nbytes == 5 * (2 * block_size + extra) * shape.kv_bytes_per_token
