@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from protos.simulated import MODEL_NAME
 from svclib.config import ServiceSettings
+
+_FOR_WEIGHTS: Final = frozenset({"dtype", "num_threads"})
+_FOR_SCRIPTS: Final = frozenset({"simulated_step_ms", "tokenizer"})
 
 
 class Settings(ServiceSettings):
@@ -73,7 +76,9 @@ class Settings(ServiceSettings):
         return self
 
     @model_validator(mode="after")
-    def _check_simulated(self) -> Self:
-        if self.simulated_step_ms and not self.simulated:
-            raise ValueError("simulated_step_ms is for the simulated model only")
+    def _check_effect(self) -> Self:
+        """A setting that would change nothing is a mistake."""
+        idle, kind = (_FOR_WEIGHTS, "models with weights") if self.simulated else (_FOR_SCRIPTS, "the simulated model")
+        if useless := sorted(idle & self.model_dump(exclude_defaults=True).keys()):
+            raise ValueError(f"{', '.join(useless)}: for {kind} only")
         return self

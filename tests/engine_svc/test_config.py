@@ -54,10 +54,21 @@ def test_bad_settings_are_named(monkeypatch: pytest.MonkeyPatch, variables: dict
         load(monkeypatch, MODEL="simulated", **variables)
 
 
-def test_the_time_of_a_step_is_for_the_simulated_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert load(monkeypatch, MODEL="simulated", SIMULATED_STEP_MS="2.5").simulated_step_ms == 2.5
-    with pytest.raises(SettingsError, match="simulated model only"):
-        load(monkeypatch, MODEL="real", SIMULATED_STEP_MS="2.5")
+@pytest.mark.parametrize(
+    ("model", "name", "value"),
+    [
+        ("simulated", "simulated_step_ms", "2.5"),
+        ("simulated", "tokenizer", "/a/folder"),
+        ("real", "dtype", "float32"),
+        ("real", "num_threads", "2"),
+    ],
+)
+def test_a_setting_without_effect_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, model: str, name: str, value: str
+) -> None:
+    assert load(monkeypatch, MODEL=model, **{name.upper(): value}).model == model
+    with pytest.raises(SettingsError, match=f"{name}: for .* only"):
+        load(monkeypatch, MODEL="real" if model == "simulated" else "simulated", **{name.upper(): value})
 
 
 def test_every_setting_is_described() -> None:
