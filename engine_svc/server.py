@@ -15,6 +15,8 @@ from prometheus_client import CollectorRegistry
 from engine_svc.config import Settings
 from engine_svc.engine import Engine
 from engine_svc.execution.runner import Runner
+from engine_svc.grammar.compiler import GrammarCompiler, load_vocabulary
+from engine_svc.grammar.matcher import Vocabulary
 from engine_svc.heartbeat import Heartbeat
 from engine_svc.loading import load_runner
 from engine_svc.metrics import EngineMetrics
@@ -46,6 +48,7 @@ class EngineService:
         self._heartbeat = Heartbeat(settings.stall_seconds)
         self._servicer = EngineServicer()
         self._steps: StepLoop | None = None
+        self._grammars: GrammarCompiler | None = None
         self._watch: asyncio.Task[None] | None = None
 
     def register(self, server: grpc.aio.Server) -> None:
@@ -54,7 +57,9 @@ class EngineService:
     async def start(self, health: Health) -> None:
         log.info("loading", model=self._settings.model)
         runner = await asyncio.to_thread(self._load, self._settings)
-        backend = self._build(runner, lambda: self._die(health))
+        vocabulary = await asyncio.to_thread(load_vocabulary, self._settings.vocabulary_source, runner.info.vocab_size)
+        backend = self._build(runner, vocabulary, lambda: self._die(health))
+        self._grammars = backend.grammars
         self._servicer.attach(backend)
         self._steps = backend.steps
         # What is loaded stays for good: a collection that looked at all of it would be felt as a pause in every stream.
@@ -69,10 +74,12 @@ class EngineService:
     async def stop(self) -> None:
         if self._watch is not None:
             self._watch.cancel()
+        if self._grammars is not None:
+            self._grammars.close()
         if self._steps is not None:
             await self._steps.stop()
 
-    def _build(self, runner: Runner, on_death: Callable[[], None]) -> Backend:
+    def _build(self, runner: Runner, vocabulary: Vocabulary | None, on_death: Callable[[], None]) -> Backend:
         settings, info = self._settings, runner.info
         metrics = EngineMetrics(self.registry, settings.model_name)
         blocks = BlockManager(
@@ -93,7 +100,7 @@ class EngineService:
             dtype=info.dtype,
         )
         capacity = Capacity(info.max_model_len, settings.block_size, info.num_blocks)
-        return Backend(info, capacity, settings.max_num_seqs, steps)
+        return Backend(info, capacity, settings.max_num_seqs, steps, GrammarCompiler(vocabulary, metrics.count_grammar))
 
     async def _watch_heartbeat(self, health: Health) -> None:
         """Be unready while the step loop owes a step for too long, and ready again when it has made one."""

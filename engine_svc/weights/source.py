@@ -11,7 +11,14 @@ from huggingface_hub import snapshot_download
 from engine_svc.weights.errors import ModelLoadError
 
 _HUB_ID: Final = re.compile(r"[\w.-]+/[\w.-]+")
-_HUB_FILES: Final = ["config.json", "generation_config.json", "model*.safetensors", "model.safetensors.index.json"]
+_HUB_FILES: Final = [
+    "config.json",
+    "generation_config.json",
+    "model*.safetensors",
+    "model.safetensors.index.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+]
 
 
 def locate(model: str) -> Path:
