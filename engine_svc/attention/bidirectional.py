@@ -23,11 +23,14 @@ class WholeSequences:
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """Each [tokens, heads, head_dim] -> [tokens, heads, head_dim]"""
-        runs = zip(*(x.split(self._sizes) for x in (query, key, value)), strict=True)
-        return torch.cat([_attend(*run, shape) for run, shape in zip(runs, self._shapes, strict=True)])
+        runs = zip(*(torch.split(x, self._sizes) for x in (query, key, value)), strict=True)
+        return torch.cat([_attend(run, shape) for run, shape in zip(runs, self._shapes, strict=True)])
 
 
-def _attend(query: Tensor, key: Tensor, value: Tensor, shape: tuple[int, int]) -> Tensor:
-    """``shape``: number of sequences and their length. Each [tokens, heads, head_dim] -> [tokens, heads, head_dim]"""
-    grouped = (x.unflatten(0, shape).transpose(1, 2) for x in (query, key, value))
-    return F.scaled_dot_product_attention(*grouped).transpose(1, 2).flatten(0, 1)
+def _attend(run: tuple[Tensor, ...], shape: tuple[int, int]) -> Tensor:
+    """Queries, keys and values of so many sequences of so many tokens.
+
+    Each [tokens, heads, head_dim] -> [tokens, heads, head_dim]
+    """
+    query, key, value = (x.view(*shape, *x.shape[1:]).transpose(1, 2) for x in run)
+    return F.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(0, 1)

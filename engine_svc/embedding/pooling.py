@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, assert_never
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -38,5 +39,5 @@ def embeddings(hidden: Tensor, lengths: Sequence[int], params: Sequence[Embeddin
 
     [tokens, hidden] -> float32 [dimensions] each
     """
-    texts = hidden.split(list(lengths))
+    texts = torch.split(hidden, list(lengths))
     return [finish(pool(text, each.pooling or own), each) for text, each in zip(texts, params, strict=True)]

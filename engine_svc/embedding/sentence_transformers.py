@@ -6,6 +6,7 @@ Format: modules.json lists what is applied one after the other, each with a fold
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -46,11 +47,10 @@ def read_stated_use(folder: Path) -> StatedUse:
     if not is_stated(folder):
         return StatedUse()
     pooling = None
-    for module in _read(folder / MODULES_FILE, list):
-        match _kind(module):
+    for kind, path in _modules(folder / MODULES_FILE):
+        match kind:
             case "Pooling":
-                config = folder / str(module.get("path", "")) / "config.json"
-                pooling = _pooling(RawConfig(_read(config, dict), str(config)))
+                pooling = _pooling(folder / path / "config.json")
             case "Transformer" | "Normalize":
                 # Whether to normalise is said by each request.
                 pass
@@ -59,18 +59,26 @@ def read_stated_use(folder: Path) -> StatedUse:
     return StatedUse(pooling, _max_seq_length(folder))
 
 
-def _kind(module: Any) -> str:
-    """The class of a module without the packages it is in, which differ between versions."""
-    return str(module.get("type")).rpartition(".")[2] if isinstance(module, dict) else str(module)
+def _modules(file: Path) -> Iterator[tuple[str, str]]:
+    """Class and folder of each. The packages that a class is in differ between versions."""
+    for module in _read(file, list):
+        if not isinstance(module, dict):
+            raise ModelLoadError(f"{file}: {module!r} is no module")
+        yield str(module.get("type")).rpartition(".")[2], str(module.get("path", ""))
 
 
-def _pooling(raw: RawConfig) -> Pooling:
-    raw.only("include_prompt", True)
-    mode = raw.text("pooling_mode")
-    chosen = [name for name in raw.names() if name.startswith(_FLAG) and raw.flag(name, False)] if mode is None else [mode]
-    if len(chosen) > 1 or any(name not in _POOLINGS for name in chosen):
-        raise ModelLoadError(f"pooling {' and '.join(chosen)} is not supported; supported is one of cls, mean, lasttoken")
-    return _POOLINGS[chosen[0]] if chosen else "mean"
+def _pooling(file: Path) -> Pooling:
+    values = _read(file, dict)
+    RawConfig(values, str(file)).only("include_prompt", True)
+    flags = [name for name, value in values.items() if name.startswith(_FLAG) and value]
+    modes = values.get("pooling_mode") or flags or "mean"
+    chosen = [modes] if isinstance(modes, str) else list(modes)
+    if len(chosen) != 1 or chosen[0] not in _POOLINGS:
+        raise ModelLoadError(
+            f"{file}: pooling by {' and '.join(map(str, chosen))} is not supported; "
+            "supported is one of cls, mean, lasttoken"
+        )
+    return _POOLINGS[chosen[0]]
 
 
 def _max_seq_length(folder: Path) -> int | None:

@@ -1,4 +1,7 @@
-"""What an embedding may be asked for: all limits, and the checks. ``param`` names fields as the public API spells them."""
+"""What an embedding may be asked for: all limits, and the checks.
+
+``param`` names fields as the public API spells them.
+"""
 
 from __future__ import annotations
 
@@ -64,4 +67,6 @@ def _check_text(text: TokenIds, number: int, info: EmbedderInfo) -> None:
         raise ContextLengthExceeded(
             f"the model reads {info.max_model_len} tokens of a text at most, and this one has {len(text)}", param=param
         )
+    if min(text) < 0:
+        raise InvalidRequest(f"a token id cannot be negative, as {min(text)} is", param=param)
     check_token_ids(text, info.vocab_size, param=param)

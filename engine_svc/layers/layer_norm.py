@@ -12,7 +12,7 @@ from engine_svc.layers.naming import beside
 
 
 class LayerNorm(nn.Module):
-    """``weight * (x - mean) / sqrt(variance + eps) + bias``. ``name`` is what checkpoints call it, beside this layer."""
+    """``weight * (x - mean) / sqrt(variance + eps) + bias``. ``name`` is that in checkpoints."""
 
     def __init__(self, dim: int, eps: float, *, dtype: torch.dtype, name: str) -> None:
         super().__init__()

@@ -100,6 +100,20 @@ class EncoderLayer(nn.Module):
         return self.norm(x + self.down(F.gelu(self.up(x))))  # type: ignore[no-any-return]
 
 
+class Layers(nn.Module):
+    """All layers, at the place where checkpoints have them."""
+
+    def __init__(self, config: EncoderConfig, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.layer = nn.ModuleList(EncoderLayer(config, dtype) for _ in range(config.num_layers))
+
+    def forward(self, x: Tensor, sequences: WholeSequences) -> Tensor:
+        """[tokens, hidden] -> [tokens, hidden]"""
+        for layer in self.layer:
+            x = layer(x, sequences)
+        return x
+
+
 class Encoder(nn.Module):
     """Names of submodules that hold weights are those of Hugging Face checkpoints, without the model's own prefix."""
 
@@ -111,12 +125,8 @@ class Encoder(nn.Module):
         self.config = config
         self.dtype = dtype
         self.embeddings = Embeddings(config, dtype)
-        layers = nn.ModuleList(EncoderLayer(config, dtype) for _ in range(config.num_layers))
-        self.encoder = nn.ModuleDict({"layer": layers})
+        self.encoder = Layers(config, dtype)
 
     def forward(self, input_ids: Tensor, positions: Tensor, sequences: WholeSequences) -> Tensor:
         """Token ids and positions from 0, int64 [tokens] -> [tokens, hidden]"""
-        x: Tensor = self.embeddings(input_ids, positions)
-        for layer in self.encoder["layer"]:  # type: ignore[union-attr]
-            x = layer(x, sequences)
-        return x
+        return self.encoder(self.embeddings(input_ids, positions), sequences)  # type: ignore[no-any-return]
