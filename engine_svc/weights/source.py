@@ -18,6 +18,10 @@ _HUB_FILES: Final = [
     "model.safetensors.index.json",
     "tokenizer.json",
     "tokenizer_config.json",
+    # How sentence-transformers uses the model.
+    "modules.json",
+    "sentence_bert_config.json",
+    "*_Pooling/config.json",
 ]
 
 
