@@ -28,8 +28,10 @@ from svclib.errors import InvalidRequest, Unsupported
 MAX_COMPILING: Final = 2
 """Constraints that are compiled at once."""
 
-_MAX_LEXER_STATES: Final = 30_000
-"""Of 1 to 2 kB each."""
+_MAX_LEXER_STATES: Final = 120_000
+"""Of half a kB each. A text of bounded length takes nine a character, so it can come to 13,000 characters."""
+_MAX_ITEMS: Final = 10_000
+"""Of the parser at one place; an optional property takes four."""
 _MAX_MESSAGE: Final = 400
 _EXCERPT: Final = re.compile(r"\n +\d+ \| ")
 _PLACE: Final = re.compile(r"^(at )?\d+\(\d+\): ")
@@ -111,7 +113,7 @@ class _ForLlguidance(TokenizerWrapper):
 
 
 def _limits() -> LLParserLimits:
-    return LLParserLimits(max_lexer_states=_MAX_LEXER_STATES, verbose_errors=False)
+    return LLParserLimits(max_items_in_row=_MAX_ITEMS, max_lexer_states=_MAX_LEXER_STATES, verbose_errors=False)
 
 
 def _reason(constraint: Constraint, message: str) -> str:
@@ -120,4 +122,6 @@ def _reason(constraint: Constraint, message: str) -> str:
     text = text.rpartition("failed to compile JSON schema: ")[2]
     if constraint.kind != "grammar":
         text = _PLACE.sub("", text)
+    if "oneOf constraints" in text:  # the rest of it advises an option that makes no difference between oneOf and anyOf
+        text = "oneOf is not supported unless at most one branch can match; use anyOf"
     return " ".join(text.split())[:_MAX_MESSAGE]

@@ -29,12 +29,12 @@ def answers(smollm2: Path) -> dict[str, tuple[Answer, str]]:
     def request(name: str, schema: Any) -> Request:
         constraint = Constraint("json_schema", json.dumps(schema))
         messages = [{"role": "user", "content": f"Give me an example of this: {name}"}]
-        prompt = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+        prompt: Any = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
         params = SamplingParams(temperature=0.0, max_tokens=MAX_TOKENS, constraint=constraint)
         return Request(name, tuple(prompt), params, frozenset(ends), grammar=compiler.compile(constraint))
 
     said = run(runner, [request(*item) for item in SCHEMAS.items()], block_size=16, max_num_seqs=64)
-    texts = [tokenizer.decode(answer.token_ids[0], skip_special_tokens=True) for answer in said]
+    texts: Any = [tokenizer.decode(answer.token_ids[0], skip_special_tokens=True) for answer in said]
     return dict(zip(SCHEMAS, zip(said, texts, strict=True), strict=True))
 
 
