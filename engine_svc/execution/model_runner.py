@@ -57,7 +57,8 @@ class ModelRunner:
         step = prepare(batch, self._block_size)
         attention = self._attention.begin(step.paged)
         logits = self._model(step.input_ids, step.positions, attention, step.sample_rows)
-        return self._sampler.sample(logits, [entry.sequence for entry in batch if entry.samples])
+        sampling = [entry for entry in batch if entry.samples]
+        return self._sampler.sample(logits, [e.sequence for e in sampling], [e.drafts for e in sampling])
 
     def forget(self, sequence: Sequence) -> None:
         self._sampler.forget(sequence)

@@ -22,7 +22,7 @@ class Step:
     positions: Tensor
     """int64 [tokens]"""
     sample_rows: Tensor
-    """Which tokens need logits, int64 [sampling sequences]"""
+    """Which tokens need logits: the last known one of each sampling sequence, and its drafts. int64 [rows]"""
     paged: PagedBatch
 
 
@@ -36,12 +36,13 @@ def prepare(batch: SequenceOf[ScheduledSequence], block_size: int) -> Step:
     positions = np.arange(ends[-1]) - (first_rows - starts)[owners]
     tables = _block_tables(batch)
     slots = tables[owners, positions // block_size].astype(np.int64) * block_size + positions % block_size
-    tokens = [t for e in batch for t in e.sequence.token_ids[e.start : e.start + e.num_tokens]]
-    samples = np.array([entry.samples for entry in batch])
+    tokens = [token for entry in batch for token in entry.token_ids]
+    last_rows = [(end - 1, len(entry.drafts)) for end, entry in zip(ends, batch, strict=True) if entry.samples]
+    sample_rows = [row for last, num_drafts in last_rows for row in range(last - num_drafts, last + 1)]
     return Step(
         input_ids=torch.tensor(tokens, dtype=torch.int64),
         positions=torch.from_numpy(positions),
-        sample_rows=torch.from_numpy(ends[samples] - 1),
+        sample_rows=torch.tensor(sample_rows, dtype=torch.int64),
         paged=PagedBatch(
             slot_mapping=torch.from_numpy(slots),
             query_starts=torch.from_numpy(np.concatenate(([0], ends)).astype(np.int32)),
