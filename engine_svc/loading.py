@@ -9,6 +9,7 @@ from engine_svc.execution.openmp import wait_politely
 from engine_svc.execution.runner import Runner, RunnerInfo
 from engine_svc.execution.simulated import SimulatedRunner
 from engine_svc.execution.vocabulary import load_vocabulary
+from engine_svc.scheduling.speculation import Speculation
 from protos.simulated import MODEL_NAME
 
 _MIB: Final = 1024 * 1024
@@ -36,6 +37,13 @@ def load_runner(settings: Settings) -> Runner:
         max_num_batched_tokens=settings.max_num_batched_tokens,
         attention_backend=settings.attention_backend,
     )
+
+
+def speculation_of(settings: Settings, info: RunnerInfo) -> Speculation | None:
+    """How far to guess ahead of this model; None for not at all, as by default where guesses could change a bit."""
+    if settings.speculation == "off" or (settings.speculation == "auto" and not info.rows_are_independent):
+        return None
+    return Speculation(settings.num_speculative_tokens, settings.max_speculative_step_tokens)
 
 
 def _simulated_info(settings: Settings) -> RunnerInfo:

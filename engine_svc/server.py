@@ -16,7 +16,7 @@ from engine_svc.config import Settings
 from engine_svc.engine import Engine
 from engine_svc.execution.runner import Runner
 from engine_svc.heartbeat import Heartbeat
-from engine_svc.loading import load_runner
+from engine_svc.loading import load_runner, speculation_of
 from engine_svc.metrics import EngineMetrics
 from engine_svc.scheduling.block_manager import BlockManager
 from engine_svc.scheduling.capacity import Capacity, Places
@@ -82,7 +82,7 @@ class EngineService:
             enable_prefix_caching=settings.enable_prefix_caching,
         )
         limits = StepLimits(settings.max_num_seqs, settings.max_num_batched_tokens, settings.max_prefill_chunk)
-        engine = Engine(runner, Scheduler(limits, blocks), metrics)
+        engine = Engine(runner, Scheduler(limits, blocks, speculation_of(settings, info)), metrics)
         places = Places(settings.max_num_seqs, settings.max_waiting)
         steps = StepLoop(engine, places, self._heartbeat, on_death)
         metrics.watch_loads(lambda: steps.loads, info.num_blocks)

@@ -28,12 +28,17 @@ class ScheduledSequence:
     @property
     def token_ids(self) -> list[int]:
         """The run's tokens, drafts included."""
-        return [*self.sequence.token_ids[self.start : self.start + self.num_tokens], *self.drafts]
+        return [*self.sequence.token_ids[self.start : self._end], *self.drafts]
 
     @property
     def samples(self) -> bool:
         """Whether the step chooses a next token for this sequence."""
-        return self.start + self.num_tokens - len(self.drafts) == self.sequence.num_tokens
+        return self._end == self.sequence.num_tokens
+
+    @property
+    def _end(self) -> int:
+        """Where the tokens end that are no drafts."""
+        return self.start + self.num_tokens - len(self.drafts)
 
 
 @dataclass(frozen=True, slots=True)

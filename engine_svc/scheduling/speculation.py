@@ -62,8 +62,9 @@ class Speculation:
 
 
 def _may_speculate(entry: ScheduledSequence) -> bool:
-    """Whether an entry may have drafts: one that only goes on by a token."""
-    return entry.samples and entry.num_tokens == 1
+    """Whether an entry may have drafts: one that only goes on by a token, and chooses it among all tokens."""
+    params = entry.sequence.request.sampling_params
+    return entry.samples and entry.num_tokens == 1 and params.constraint is None
 
 
 def _drafter_of(entry: ScheduledSequence) -> NgramDrafter:

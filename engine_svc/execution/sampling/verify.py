@@ -6,8 +6,8 @@ are kept, and the next step, which then has no other row for this sequence, tell
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from collections.abc import Sequence as SequenceOf
+from itertools import islice
 
 from engine_svc.request import Sampled
 
@@ -20,16 +20,15 @@ def verify(rows: SequenceOf[Result], drafts: SequenceOf[tuple[int, ...]]) -> lis
     Each row holds the token that is chosen if all drafts before it are right.
     """
     remaining = iter(rows)
-    return [_accepted(remaining, guesses) if guesses else next(remaining) for guesses in drafts]
+    return [_accepted(list(islice(remaining, len(guesses) + 1)), guesses) for guesses in drafts]
 
 
-def _accepted(rows: Iterator[Result], drafts: tuple[int, ...]) -> Result:
-    own = [row for _, row in zip(range(len(drafts) + 1), rows, strict=False)]
-    first = own[0]
+def _accepted(rows: list[Result], drafts: tuple[int, ...]) -> Result:
+    first, *others = rows
     if isinstance(first, Exception):
         return first
     kept = [first]
-    for draft, row in zip(drafts, own[1:], strict=True):
+    for draft, row in zip(drafts, others, strict=True):
         if kept[-1].token_ids != (draft,) or isinstance(row, Exception):
             break
         kept.append(row)
