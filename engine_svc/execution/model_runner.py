@@ -6,20 +6,20 @@ from collections.abc import Sequence as SequenceOf
 from typing import Final
 
 import torch
+from torch import Tensor
 
 from engine_svc.attention.backends import create_backend
 from engine_svc.attention.interface import AttentionBackend, AttentionConfig
+from engine_svc.execution.prompt_logprobs import add_prompt_logprobs
 from engine_svc.execution.runner import Runner, RunnerInfo, ScheduledSequence
 from engine_svc.execution.sampler import Sampler
 from engine_svc.execution.step import prepare
-from engine_svc.models.config import RawConfig
-from engine_svc.models.decoder import Decoder
-from engine_svc.models.registry import find_family
+from engine_svc.models.causal_lm import CausalLM
+from engine_svc.models.loading import load_model
 from engine_svc.request import Sampled
 from engine_svc.scheduling.sequence import Sequence
 from engine_svc.weights.checkpoint import open_checkpoint
 from engine_svc.weights.errors import ModelLoadError
-from engine_svc.weights.loading import load_weights
 from engine_svc.weights.source import locate
 
 _DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -30,7 +30,7 @@ class ModelRunner:
 
     def __init__(
         self,
-        model: Decoder,
+        model: CausalLM,
         attention: AttentionBackend,
         info: RunnerInfo,
         *,
@@ -56,12 +56,19 @@ class ModelRunner:
             return []
         step = prepare(batch, self._block_size)
         attention = self._attention.begin(step.paged)
-        logits = self._model(step.input_ids, step.positions, attention, step.sample_rows)
-        sampling = [entry for entry in batch if entry.samples]
-        return self._sampler.sample(logits, [e.sequence for e in sampling], [e.drafts for e in sampling])
+        hidden = self._model(step.input_ids, step.positions, attention, step.rows)
+        sampling, prompts = hidden[: step.num_samples], hidden[step.num_samples :]
+        sampled = self._sample(self._model.logits(sampling), [entry for entry in batch if entry.samples])
+        if not len(prompts):
+            return sampled
+        return add_prompt_logprobs(batch, sampled, prompts, self._model.logits, self._info.vocab_size)
 
     def forget(self, sequence: Sequence) -> None:
         self._sampler.forget(sequence)
+
+    def _sample(self, logits: Tensor, batch: list[ScheduledSequence]) -> list[Sampled | Exception]:
+        sequences, drafts = [entry.sequence for entry in batch], [entry.drafts for entry in batch]
+        return self._sampler.sample(logits, sequences, drafts)
 
 
 def load_model_runner(
@@ -86,17 +93,15 @@ def load_model_runner(
     if num_threads is not None:
         torch.set_num_threads(num_threads)
     checkpoint = open_checkpoint(locate(model))
-    family = find_family(checkpoint.config)
-    config = family.read_config(RawConfig(checkpoint.config))
-    decoder = Decoder(config, resolve_dtype(dtype))
-    load_weights(decoder, checkpoint.tensors(), ignored=decoder.unused_weights)
+    loaded = load_model(checkpoint, resolve_dtype(dtype))
+    decoder = loaded.model
     blocks = num_blocks or _blocks_that_fit(decoder.attention_config, block_size, kv_cache_bytes)
     info = RunnerInfo(
         model_path=model,
-        model_type=family.model_type,
+        model_type=loaded.model_type,
         dtype=str(decoder.dtype).removeprefix("torch."),
-        vocab_size=config.vocab_size,
-        max_model_len=_model_len(max_model_len, config.max_position_embeddings),
+        vocab_size=loaded.vocab_size,
+        max_model_len=_model_len(max_model_len, loaded.max_position_embeddings),
         num_blocks=blocks,
         eos_token_ids=checkpoint.eos_token_ids,
     )

@@ -21,8 +21,12 @@ class Step:
     """int64 [tokens]"""
     positions: Tensor
     """int64 [tokens]"""
-    sample_rows: Tensor
-    """Which tokens need logits: the last known one of each sampling sequence, and its drafts. int64 [rows]"""
+    rows: Tensor
+    """Which tokens need logits: first those after which a token is sampled, then prompt rows, int64 [rows]
+
+    A token is sampled after the last known one of a sequence, and after each of its drafts.
+    """
+    num_samples: int
     paged: PagedBatch
 
 
@@ -37,12 +41,18 @@ def prepare(batch: SequenceOf[ScheduledSequence], block_size: int) -> Step:
     tables = _block_tables(batch)
     slots = tables[owners, positions // block_size].astype(np.int64) * block_size + positions % block_size
     tokens = [token for entry in batch for token in entry.token_ids]
-    last_rows = [(end - 1, len(entry.drafts)) for end, entry in zip(ends, batch, strict=True) if entry.samples]
-    sample_rows = [row for last, num_drafts in last_rows for row in range(last - num_drafts, last + 1)]
+    samples = [
+        row
+        for entry, end in zip(batch, ends, strict=True)
+        if entry.samples
+        for row in range(end - 1 - len(entry.drafts), end)
+    ]
+    prompt_rows = [row - e.start + first for e, first in zip(batch, first_rows, strict=True) for row in e.prompt_rows]
     return Step(
         input_ids=torch.tensor(tokens, dtype=torch.int64),
         positions=torch.from_numpy(positions),
-        sample_rows=torch.tensor(sample_rows, dtype=torch.int64),
+        rows=torch.tensor([*samples, *prompt_rows], dtype=torch.int64),
+        num_samples=len(samples),
         paged=PagedBatch(
             slot_mapping=torch.from_numpy(slots),
             query_starts=torch.from_numpy(np.concatenate(([0], ends)).astype(np.int32)),
