@@ -14,6 +14,8 @@ from prometheus_client import CollectorRegistry
 
 from engine_svc.config import Settings
 from engine_svc.execution.runner import Runner
+from engine_svc.grammar.compiler import GrammarCompiler, load_vocabulary
+from engine_svc.grammar.matcher import Vocabulary
 from engine_svc.heartbeat import Heartbeat
 from engine_svc.loading import build_engine, capacity_of, load_runner
 from engine_svc.metrics import EngineMetrics
@@ -42,6 +44,7 @@ class EngineService:
         self._heartbeat = Heartbeat(settings.stall_seconds)
         self._servicer = EngineServicer()
         self._steps: StepLoop | None = None
+        self._grammars: GrammarCompiler | None = None
         self._watch: asyncio.Task[None] | None = None
 
     def register(self, server: grpc.aio.Server) -> None:
@@ -50,7 +53,9 @@ class EngineService:
     async def start(self, health: Health) -> None:
         log.info("loading", model=self._settings.model)
         runner = await asyncio.to_thread(self._load, self._settings)
-        backend = self._build(runner, lambda: self._die(health))
+        vocabulary = await asyncio.to_thread(load_vocabulary, self._settings.vocabulary_source, runner.info.vocab_size)
+        backend = self._build(runner, vocabulary, lambda: self._die(health))
+        self._grammars = backend.grammars
         self._servicer.attach(backend)
         self._steps = backend.steps
         # What is loaded stays for good: a collection that looked at all of it would be felt as a pause in every stream.
@@ -65,10 +70,12 @@ class EngineService:
     async def stop(self) -> None:
         if self._watch is not None:
             self._watch.cancel()
+        if self._grammars is not None:
+            self._grammars.close()
         if self._steps is not None:
             await self._steps.stop()
 
-    def _build(self, runner: Runner, on_death: Callable[[], None]) -> Backend:
+    def _build(self, runner: Runner, vocabulary: Vocabulary | None, on_death: Callable[[], None]) -> Backend:
         settings, info = self._settings, runner.info
         metrics = EngineMetrics(self.registry, settings.model_name)
         engine = build_engine(settings, runner, metrics)
@@ -81,7 +88,8 @@ class EngineService:
             enable_prefix_caching=settings.enable_prefix_caching,
             dtype=info.dtype,
         )
-        return Backend(info, capacity_of(settings, info), settings.max_num_seqs, steps)
+        grammars = GrammarCompiler(vocabulary, metrics.count_grammar)
+        return Backend(info, capacity_of(settings, info), settings.max_num_seqs, steps, grammars)
 
     async def _watch_heartbeat(self, health: Health) -> None:
         """Be unready while the step loop owes a step for too long, and ready again when it has made one."""

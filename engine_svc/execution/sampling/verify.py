@@ -7,6 +7,7 @@ are kept, and the next step, which then has no other row for this sequence, tell
 from __future__ import annotations
 
 from collections.abc import Sequence as SequenceOf
+from dataclasses import replace
 from itertools import islice
 
 from engine_svc.request import Sampled
@@ -33,4 +34,4 @@ def _accepted(rows: list[Result], drafts: tuple[int, ...]) -> Result:
             break
         kept.append(row)
     token_ids = tuple(token for row in kept for token in row.token_ids)
-    return Sampled(token_ids, tuple(logprobs for row in kept for logprobs in row.logprobs))
+    return replace(kept[-1], token_ids=token_ids, logprobs=tuple(one for row in kept for one in row.logprobs))

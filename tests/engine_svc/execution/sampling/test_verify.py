@@ -51,5 +51,11 @@ def test_each_token_keeps_its_log_probability() -> None:
     assert verify(chosen, [(5, 8)]) == [Sampled((5, 6), tuple(logprobs[:2]))]
 
 
+def test_whatever_else_a_row_says_is_kept() -> None:
+    over = Sampled((), completed=True)
+
+    assert verify([*rows(5, 6), over], [(5,), ()]) == [Sampled((5, 6)), over]
+
+
 def test_no_rows_no_results() -> None:
     assert verify([], []) == []
