@@ -9,9 +9,20 @@ from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from protos.simulated import MODEL_NAME
-from svclib.config import ServiceSettings
+from svclib.config import ServiceSettings, SettingsError
 
-_FOR_WEIGHTS: Final = frozenset({"dtype", "num_threads"})
+_FOR_WEIGHTS: Final = frozenset({"dtype", "num_threads", "task"})
+_FOR_GENERATING: Final = frozenset(
+    {
+        "block_size",
+        "enable_prefix_caching",
+        "kv_cache_memory_mb",
+        "max_num_seqs",
+        "max_prefill_chunk",
+        "max_waiting",
+        "num_blocks",
+    }
+)
 _FOR_SCRIPTS: Final = frozenset({"simulated_step_ms", "tokenizer"})
 
 
@@ -28,6 +39,9 @@ class Settings(ServiceSettings):
         description="Hugging Face id, folder or .gguf file to load; `simulated` for a model that answers from scripts",
     )
     served_model: str = Field(default="", description="name of the model in metrics; empty takes it from `model`")
+    task: Literal["auto", "generate", "embed"] = Field(
+        default="auto", description="whether the model generates or embeds; auto goes by its files"
+    )
     dtype: Literal["auto", "float32", "bfloat16"] = Field(
         default="auto",
         description="element type of weights and cache; auto takes what suits the weights",
@@ -78,7 +92,19 @@ class Settings(ServiceSettings):
     @model_validator(mode="after")
     def _check_effect(self) -> Self:
         """A setting that would change nothing is a mistake."""
-        idle, kind = (_FOR_WEIGHTS, "models with weights") if self.simulated else (_FOR_SCRIPTS, "the simulated model")
+        if self.simulated:
+            self._refuse(_FOR_WEIGHTS, "models with weights")
+        else:
+            self._refuse(_FOR_SCRIPTS, "the simulated model")
+        return self
+
+    def check_embedding(self) -> None:
+        """The same for a model that embeds, which shows only in its files. Raises ``SettingsError``."""
+        try:
+            self._refuse(_FOR_GENERATING, "models that generate")
+        except ValueError as error:
+            raise SettingsError(str(error)) from None
+
+    def _refuse(self, idle: frozenset[str], kind: str) -> None:
         if useless := sorted(idle & self.model_dump(exclude_defaults=True).keys()):
             raise ValueError(f"{', '.join(useless)}: for {kind} only")
-        return self

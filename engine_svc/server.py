@@ -13,10 +13,14 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from engine_svc.config import Settings
+from engine_svc.embedding.engine import EmbeddingEngine
+from engine_svc.embedding.interface import EmbedderInfo, EmbeddingRunner
+from engine_svc.embedding.loop import EmbeddingLoop
+from engine_svc.embedding.servicer import EmbeddingBackend
 from engine_svc.engine import Engine
 from engine_svc.execution.runner import Runner
 from engine_svc.heartbeat import Heartbeat
-from engine_svc.loading import load_runner
+from engine_svc.loading import load_model
 from engine_svc.metrics import EngineMetrics
 from engine_svc.scheduling.block_manager import BlockManager
 from engine_svc.scheduling.capacity import Capacity, Places
@@ -38,14 +42,16 @@ class EngineService:
     name: Final = "engine"
     service_names: Final = (engine_pb2.DESCRIPTOR.services_by_name["Engine"].full_name,)
 
-    def __init__(self, settings: Settings, *, load: Callable[[Settings], Runner] = load_runner) -> None:
+    def __init__(
+        self, settings: Settings, *, load: Callable[[Settings], Runner | EmbeddingRunner] = load_model
+    ) -> None:
         self.registry = CollectorRegistry()
         self.failed = False
         self._settings = settings
         self._load = load
         self._heartbeat = Heartbeat(settings.stall_seconds)
         self._servicer = EngineServicer()
-        self._steps: StepLoop | None = None
+        self._steps: StepLoop | EmbeddingLoop | None = None
         self._watch: asyncio.Task[None] | None = None
 
     def register(self, server: grpc.aio.Server) -> None:
@@ -54,9 +60,7 @@ class EngineService:
     async def start(self, health: Health) -> None:
         log.info("loading", model=self._settings.model)
         runner = await asyncio.to_thread(self._load, self._settings)
-        backend = self._build(runner, lambda: self._die(health))
-        self._servicer.attach(backend)
-        self._steps = backend.steps
+        self._steps = self._attach(runner, lambda: self._die(health))
         # What is loaded stays for good: a collection that looked at all of it would be felt as a pause in every stream.
         gc.collect()
         gc.freeze()
@@ -71,6 +75,24 @@ class EngineService:
             self._watch.cancel()
         if self._steps is not None:
             await self._steps.stop()
+
+    def _attach(self, runner: Runner | EmbeddingRunner, on_death: Callable[[], None]) -> StepLoop | EmbeddingLoop:
+        """Let the calls be served by what was loaded; returns its loop, not started."""
+        if isinstance(runner.info, EmbedderInfo):
+            loop = self._build_embedding(runner, on_death)
+            self._servicer.attach_embedding(EmbeddingBackend(loop))
+            return loop
+        backend = self._build(runner, on_death)
+        self._servicer.attach(backend)
+        return backend.steps
+
+    def _build_embedding(self, runner: EmbeddingRunner, on_death: Callable[[], None]) -> EmbeddingLoop:
+        info = runner.info
+        log.info("this model embeds", pooling=info.pooling, dimensions=info.embedding_dim, longest=info.max_model_len)
+        metrics = EngineMetrics(self.registry, self._settings.model_name)
+        loop = EmbeddingLoop(EmbeddingEngine(runner, metrics), self._heartbeat, on_death)
+        metrics.watch_loads(lambda: loop.loads, num_blocks=0)
+        return loop
 
     def _build(self, runner: Runner, on_death: Callable[[], None]) -> Backend:
         settings, info = self._settings, runner.info

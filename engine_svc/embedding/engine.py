@@ -45,7 +45,7 @@ class EmbeddingEngine:
             self._metrics.count_abort(1)
 
     def step(self) -> bool:
-        """Compute one pass. False if there was nothing to do. Raises ``DeviceLost`` when there never will be another."""
+        """Compute one pass. False if there was nothing to do. Raises ``DeviceLost`` when there will never be one."""
         started = time.monotonic()
         turns = self._queue.take()
         self.num_running = len({turn.job for turn in turns})

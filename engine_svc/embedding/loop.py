@@ -74,7 +74,7 @@ class EmbeddingLoop:
         """
         self._check_open(request)
         future: asyncio.Future[list[Vector]] = self._loop.create_future()
-        job = Job(request, partial(self._loop.call_soon_threadsafe, _settle, future))
+        job = Job(request, lambda outcome: self._tell(future, outcome))
         self._futures.add(future)
         self._num_tokens += request.num_tokens
         self._commands.put(partial(self._engine.add, job))
@@ -92,6 +92,10 @@ class EmbeddingLoop:
             raise Unavailable("the server is shutting down", retry_after=1.0)
         if self._num_tokens + request.num_tokens > MAX_WAITING_TOKENS:
             raise Overloaded("the engine's queue is full", retry_after=1.0)
+
+    def _tell(self, future: asyncio.Future[list[Vector]], outcome: list[Vector] | ServiceError) -> None:
+        """From the thread."""
+        self._loop.call_soon_threadsafe(lambda: _settle(future, outcome))
 
     def _die(self) -> None:
         self._dead = True

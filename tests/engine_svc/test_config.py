@@ -61,6 +61,7 @@ def test_bad_settings_are_named(monkeypatch: pytest.MonkeyPatch, variables: dict
         ("simulated", "tokenizer", "/a/folder"),
         ("real", "dtype", "float32"),
         ("real", "num_threads", "2"),
+        ("real", "task", "embed"),
     ],
 )
 def test_a_setting_without_effect_is_an_error(
@@ -69,6 +70,26 @@ def test_a_setting_without_effect_is_an_error(
     assert load(monkeypatch, MODEL=model, **{name.upper(): value}).model == model
     with pytest.raises(SettingsError, match=f"{name}: for .* only"):
         load(monkeypatch, MODEL="real" if model == "simulated" else "simulated", **{name.upper(): value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("block_size", "32"),
+        ("enable_prefix_caching", "false"),
+        ("kv_cache_memory_mb", "64"),
+        ("max_num_seqs", "3"),
+        ("max_prefill_chunk", "64"),
+        ("max_waiting", "5"),
+        ("num_blocks", "9"),
+    ],
+)
+def test_a_model_that_embeds_has_no_cache_and_no_sequences(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    load(monkeypatch, MODEL="real").check_embedding()
+    with pytest.raises(SettingsError, match=f"{name}: for models that generate only"):
+        load(monkeypatch, MODEL="real", **{name.upper(): value}).check_embedding()
 
 
 def test_every_setting_is_described() -> None:
