@@ -17,15 +17,11 @@ from engine_svc.embedding.engine import EmbeddingEngine
 from engine_svc.embedding.interface import EmbedderInfo, EmbeddingRunner
 from engine_svc.embedding.loop import EmbeddingLoop
 from engine_svc.embedding.servicer import EmbeddingBackend
-from engine_svc.engine import Engine
 from engine_svc.execution.runner import Runner
 from engine_svc.heartbeat import Heartbeat
-from engine_svc.loading import load_model
+from engine_svc.loading import build_engine, capacity_of, load_model
 from engine_svc.metrics import EngineMetrics
-from engine_svc.scheduling.block_manager import BlockManager
-from engine_svc.scheduling.capacity import Capacity, Places
-from engine_svc.scheduling.scheduler import Scheduler
-from engine_svc.scheduling.step import StepLimits
+from engine_svc.scheduling.capacity import Places
 from engine_svc.servicer import Backend, EngineServicer
 from engine_svc.step_loop import StepLoop
 from protos.v1 import engine_pb2, engine_pb2_grpc
@@ -97,14 +93,7 @@ class EngineService:
     def _build(self, runner: Runner, on_death: Callable[[], None]) -> Backend:
         settings, info = self._settings, runner.info
         metrics = EngineMetrics(self.registry, settings.model_name)
-        blocks = BlockManager(
-            info.num_blocks,
-            settings.block_size,
-            model=f"{info.model_path} {info.dtype}",
-            enable_prefix_caching=settings.enable_prefix_caching,
-        )
-        limits = StepLimits(settings.max_num_seqs, settings.max_num_batched_tokens, settings.max_prefill_chunk)
-        engine = Engine(runner, Scheduler(limits, blocks), metrics)
+        engine = build_engine(settings, runner, metrics)
         places = Places(settings.max_num_seqs, settings.max_waiting)
         steps = StepLoop(engine, places, self._heartbeat, on_death)
         metrics.watch_loads(lambda: steps.loads, info.num_blocks)
@@ -114,8 +103,7 @@ class EngineService:
             enable_prefix_caching=settings.enable_prefix_caching,
             dtype=info.dtype,
         )
-        capacity = Capacity(info.max_model_len, settings.block_size, info.num_blocks)
-        return Backend(info, capacity, settings.max_num_seqs, steps)
+        return Backend(info, capacity_of(settings, info), settings.max_num_seqs, steps)
 
     async def _watch_heartbeat(self, health: Health) -> None:
         """Be unready while the step loop owes a step for too long, and ready again when it has made one."""

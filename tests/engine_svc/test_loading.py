@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from engine_svc.config import Settings
-from engine_svc.execution.runner import RunnerInfo
 from engine_svc.embedding.interface import EmbedderInfo
+from engine_svc.execution.runner import RunnerInfo
 from engine_svc.loading import load_model, load_runner
 from protos import simulated
 from svclib.config import SettingsError
