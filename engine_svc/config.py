@@ -11,18 +11,18 @@ from pydantic_settings import SettingsConfigDict
 from protos.simulated import MODEL_NAME
 from svclib.config import ServiceSettings, SettingsError
 
-_FOR_WEIGHTS: Final = frozenset({"dtype", "num_threads", "task"})
-_FOR_GENERATING: Final = frozenset(
-    {
-        "block_size",
-        "enable_prefix_caching",
-        "kv_cache_memory_mb",
-        "max_num_seqs",
-        "max_prefill_chunk",
-        "max_waiting",
-        "num_blocks",
-    }
-)
+_FOR_WEIGHTS: Final = frozenset({"dtype", "num_threads", "speculation", "task"})
+_FOR_SPECULATION: Final = frozenset({"num_speculative_tokens", "max_speculative_step_tokens"})
+_FOR_GENERATING: Final = _FOR_SPECULATION | {
+    "block_size",
+    "enable_prefix_caching",
+    "kv_cache_memory_mb",
+    "max_num_seqs",
+    "max_prefill_chunk",
+    "max_waiting",
+    "num_blocks",
+    "speculation",
+}
 _FOR_SCRIPTS: Final = frozenset({"simulated_step_ms", "tokenizer"})
 
 
@@ -65,6 +65,17 @@ class Settings(ServiceSettings):
     max_prefill_chunk: int = Field(default=256, ge=1, description="most tokens of one sequence in one step")
     max_waiting: int = Field(default=512, ge=0, description="choices that may wait beyond `max_num_seqs`")
 
+    speculation: Literal["auto", "ngram", "off"] = Field(
+        default="auto",
+        description="guess tokens from what was said before (`ngram`), or not; auto does where it cannot change a bit",
+    )
+    num_speculative_tokens: int = Field(
+        default=8, ge=1, le=64, description="most guessed tokens of a sequence in a step"
+    )
+    max_speculative_step_tokens: int = Field(
+        default=32, ge=2, le=1024, description="guessed tokens are added to a step up to so many tokens"
+    )
+
     stall_seconds: float = Field(
         default=60.0, gt=0, le=3600, description="time without a finished step, with work to do, that makes it unready"
     )
@@ -77,6 +88,11 @@ class Settings(ServiceSettings):
     @property
     def simulated(self) -> bool:
         return self.model == MODEL_NAME
+
+    @property
+    def vocabulary_source(self) -> str:
+        """Whose tokens the output is made of."""
+        return self.tokenizer if self.simulated else self.model
 
     @property
     def model_name(self) -> str:
@@ -92,10 +108,10 @@ class Settings(ServiceSettings):
     @model_validator(mode="after")
     def _check_effect(self) -> Self:
         """A setting that would change nothing is a mistake."""
-        if self.simulated:
-            self._refuse(_FOR_WEIGHTS, "models with weights")
-        else:
-            self._refuse(_FOR_SCRIPTS, "the simulated model")
+        idle, kind = (_FOR_WEIGHTS, "models with weights") if self.simulated else (_FOR_SCRIPTS, "the simulated model")
+        self._refuse(idle, kind)
+        if self.simulated or self.speculation == "off":
+            self._refuse(_FOR_SPECULATION, "speculation")
         return self
 
     def check_embedding(self) -> None:

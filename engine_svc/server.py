@@ -6,6 +6,7 @@ import asyncio
 import gc
 import signal
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import grpc
@@ -18,6 +19,8 @@ from engine_svc.embedding.interface import EmbedderInfo, EmbeddingRunner
 from engine_svc.embedding.loop import EmbeddingLoop
 from engine_svc.embedding.servicer import EmbeddingBackend
 from engine_svc.execution.runner import Runner
+from engine_svc.grammar.compiler import GrammarCompiler, load_vocabulary
+from engine_svc.grammar.matcher import Vocabulary
 from engine_svc.heartbeat import Heartbeat
 from engine_svc.loading import build_engine, capacity_of, load_model
 from engine_svc.metrics import EngineMetrics
@@ -48,6 +51,7 @@ class EngineService:
         self._heartbeat = Heartbeat(settings.stall_seconds)
         self._servicer = EngineServicer()
         self._steps: StepLoop | EmbeddingLoop | None = None
+        self._grammars: GrammarCompiler | None = None
         self._watch: asyncio.Task[None] | None = None
 
     def register(self, server: grpc.aio.Server) -> None:
@@ -56,7 +60,11 @@ class EngineService:
     async def start(self, health: Health) -> None:
         log.info("loading", model=self._settings.model)
         runner = await asyncio.to_thread(self._load, self._settings)
-        self._steps = self._attach(runner, lambda: self._die(health))
+        on_death = partial(self._die, health)
+        if isinstance(runner.info, EmbedderInfo):
+            self._steps = self._serve_embedding(runner, on_death)
+        else:
+            self._steps = await self._serve_generation(runner, on_death)
         # What is loaded stays for good: a collection that looked at all of it would be felt as a pause in every stream.
         gc.collect()
         gc.freeze()
@@ -69,28 +77,30 @@ class EngineService:
     async def stop(self) -> None:
         if self._watch is not None:
             self._watch.cancel()
+        if self._grammars is not None:
+            self._grammars.close()
         if self._steps is not None:
             await self._steps.stop()
 
-    def _attach(self, runner: Runner | EmbeddingRunner, on_death: Callable[[], None]) -> StepLoop | EmbeddingLoop:
-        """Let the calls be served by what was loaded; returns its loop, not started."""
-        if isinstance(runner.info, EmbedderInfo):
-            loop = self._build_embedding(runner, on_death)
-            self._servicer.attach_embedding(EmbeddingBackend(loop))
-            return loop
-        backend = self._build(runner, on_death)
+    async def _serve_generation(self, runner: Runner, on_death: Callable[[], None]) -> StepLoop:
+        """Let a model that generates serve the calls; returns its loop, not started."""
+        vocabulary = await asyncio.to_thread(load_vocabulary, self._settings.vocabulary_source, runner.info.vocab_size)
+        backend = self._build(runner, vocabulary, on_death)
+        self._grammars = backend.grammars
         self._servicer.attach(backend)
         return backend.steps
 
-    def _build_embedding(self, runner: EmbeddingRunner, on_death: Callable[[], None]) -> EmbeddingLoop:
+    def _serve_embedding(self, runner: EmbeddingRunner, on_death: Callable[[], None]) -> EmbeddingLoop:
+        """Let a model that embeds serve the calls; returns its loop, not started."""
         info = runner.info
         log.info("this model embeds", pooling=info.pooling, dimensions=info.embedding_dim, longest=info.max_model_len)
         metrics = EngineMetrics(self.registry, self._settings.model_name)
         loop = EmbeddingLoop(EmbeddingEngine(runner, metrics), self._heartbeat, on_death)
         metrics.watch_loads(lambda: loop.loads, num_blocks=0)
+        self._servicer.attach_embedding(EmbeddingBackend(loop))
         return loop
 
-    def _build(self, runner: Runner, on_death: Callable[[], None]) -> Backend:
+    def _build(self, runner: Runner, vocabulary: Vocabulary | None, on_death: Callable[[], None]) -> Backend:
         settings, info = self._settings, runner.info
         metrics = EngineMetrics(self.registry, settings.model_name)
         engine = build_engine(settings, runner, metrics)
@@ -103,7 +113,8 @@ class EngineService:
             enable_prefix_caching=settings.enable_prefix_caching,
             dtype=info.dtype,
         )
-        return Backend(info, capacity_of(settings, info), settings.max_num_seqs, steps)
+        grammars = GrammarCompiler(vocabulary, metrics.count_grammar)
+        return Backend(info, capacity_of(settings, info), settings.max_num_seqs, steps, grammars)
 
     async def _watch_heartbeat(self, health: Health) -> None:
         """Be unready while the step loop owes a step for too long, and ready again when it has made one."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NotRequired, TypedDict
+from collections.abc import Sequence as SequenceOf
+from typing import NotRequired, TypedDict, cast
 
 from engine_svc.offline.stop_search import StopSearch
 from engine_svc.offline.text import Text
@@ -25,9 +26,14 @@ class Choice(TypedDict):
 
 
 class Output(Choice):
-    """The first continuation; ``choices`` has all ``n`` of them, the first one too."""
+    """The first continuation; ``choices`` has all ``n`` of them, the first one too.
+
+    ``prompt_logprobs``, if asked for, is for the prompt what ``logprobs`` is for a continuation; None for its first
+    token, which follows nothing.
+    """
 
     choices: list[Choice]
+    prompt_logprobs: NotRequired[list[dict[int, float] | None]]
 
 
 class Answer:
@@ -37,18 +43,24 @@ class Answer:
         params = request.sampling_params
         self._choices = [_Choice(StopSearch(stop, params.min_tokens, text) if stop else None) for _ in range(params.n)]
         self._text = text
-        self._wants_logprobs = params.logprobs is not None
+        self._params = params
+        self._prompt_logprobs: list[dict[int, float] | None] = [None]
 
     def hear(self, output: RequestOutput) -> Iterator[int]:
         """Take in what is new; yields the choices that have just reached a stop string and shall be stopped."""
         for new in output.choices:
+            if new.prompt is not None:
+                self._prompt_logprobs += _by_token_id(new.prompt.token_ids, new.prompt.logprobs)
             if self._choices[new.index].hear(new):
                 yield new.index
 
     def result(self) -> Output:
         """Everything. The request must be over."""
         choices = [self._result(choice) for choice in self._choices]
-        return {**choices[0], "choices": choices}
+        output = cast("Output", {**choices[0], "choices": choices})
+        if self._params.prompt_logprobs is not None:
+            output["prompt_logprobs"] = self._prompt_logprobs
+        return output
 
     def _result(self, choice: _Choice) -> Choice:
         assert choice.finish_reason is not None
@@ -57,10 +69,13 @@ class Answer:
             "token_ids": choice.token_ids,
             "finish_reason": choice.finish_reason,
         }
-        if self._wants_logprobs:
-            pairs = zip(choice.token_ids, choice.logprobs, strict=True)
-            result["logprobs"] = [{token_id: one.logprob, **dict(one.top)} for token_id, one in pairs]
+        if self._params.logprobs is not None:
+            result["logprobs"] = _by_token_id(choice.token_ids, choice.logprobs)
         return result
+
+
+def _by_token_id(token_ids: SequenceOf[int], logprobs: SequenceOf[TokenLogprobs]) -> list[dict[int, float]]:
+    return [{token_id: one.logprob, **dict(one.top)} for token_id, one in zip(token_ids, logprobs, strict=True)]
 
 
 class _Choice:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
 from collections.abc import Mapping
 from collections.abc import Sequence as SequenceOf
 from numbers import Integral
@@ -13,21 +12,15 @@ from operator import index
 from typing import Any, Final, TypeAlias, cast
 
 import structlog
-from prometheus_client import CollectorRegistry
 from pydantic import ValidationError
 
 from engine_svc.config import Settings
-from engine_svc.loading import build_engine, capacity_of, load_runner
-from engine_svc.metrics import EngineMetrics
-from engine_svc.offline.answer import Answer, Output
-from engine_svc.offline.interrupts import Interrupts
-from engine_svc.offline.params import SamplingParams, told
-from engine_svc.offline.progress import Progress
+from engine_svc.loading import load_runner
+from engine_svc.offline.answer import Output
+from engine_svc.offline.generator import Generator
+from engine_svc.offline.params import SamplingParams
 from engine_svc.offline.text import load_text
-from engine_svc.request import Request
-from engine_svc.validation import check_prompt, check_sampling
 from svclib.config import ServiceSettings, SettingsError, faults
-from svclib.errors import InvalidRequest
 
 Prompt: TypeAlias = str | SequenceOf[int]
 Message: TypeAlias = Mapping[str, Any]
@@ -66,11 +59,7 @@ class LLM:
             self._text = load_text(chosen.model)
         except SettingsError as error:
             raise ValueError(str(error)) from error
-        self._info = runner.info
-        self._capacity = capacity_of(chosen, runner.info)
-        self._engine = build_engine(chosen, runner, EngineMetrics(CollectorRegistry(), chosen.model_name))
-        self._eos_token_ids = frozenset(runner.info.eos_token_ids) | self._text.eos_token_ids
-        self._next_group_id = 0
+        self._generator = Generator(chosen, runner, self._text)
         self._lock = threading.Lock()
 
     def get_tokenizer(self) -> Any:
@@ -124,59 +113,8 @@ class LLM:
 
     def _run(self, prompts: list[list[int]], sampling_params: Params, use_tqdm: bool) -> list[Output]:
         params = _one_for_each(prompts, sampling_params)
-        requests = [self._request(*numbered) for numbered in zip(range(len(prompts)), prompts, params, strict=True)]
-        answers = [Answer(request, one.stop_strings, self._text) for request, one in zip(requests, params, strict=True)]
-        with self._lock, Interrupts() as interrupts, Progress(len(requests), shown=use_tqdm) as progress:
-            running = {self._add(request): answer for request, answer in zip(requests, answers, strict=True)}
-            try:
-                while running:
-                    interrupts.check()
-                    self._step(running, progress)
-            finally:
-                for group_id in running:
-                    self._engine.abort(group_id)
-                self._engine.take_outputs()
-        return [answer.result() for answer in answers]
-
-    def _request(self, number: int, prompt: list[int], params: SamplingParams) -> Request:
-        """Raises ``ValueError`` for what the model cannot do."""
-        try:
-            rest = self._capacity.max_tokens(len(prompt), params.max_tokens)
-            resolved = params.resolve(rest)
-            check_prompt(tuple(prompt), self._info.vocab_size)
-            check_sampling(resolved, self._info.vocab_size)
-        except InvalidRequest as error:
-            raise ValueError(f"prompt {number}: {told(error)}") from None
-        if min(prompt) < 0:
-            raise ValueError(f"prompt {number}: token id {min(prompt)} is below 0")
-        return Request(
-            request_id=f"prompt {number}",
-            prompt_token_ids=tuple(prompt),
-            sampling_params=resolved,
-            eos_token_ids=self._eos_token_ids,
-            arrived_at=time.time(),
-            open_ended=params.max_tokens is None,
-        )
-
-    def _add(self, request: Request) -> int:
-        group_id = self._next_group_id
-        self._next_group_id += request.sampling_params.n
-        self._engine.add(group_id, request)
-        return group_id
-
-    def _step(self, running: dict[int, Answer], progress: Progress) -> None:
-        """Make a step, and take what is over out of ``running``. Raises ``RuntimeError`` for a request that failed."""
-        self._engine.step()
-        outputs = self._engine.take_outputs()
-        for output in outputs:
-            if output.error is not None:
-                raise RuntimeError("a prompt could not be computed; the log says why") from output.error
-            for choice in running[output.group_id].hear(output):
-                self._engine.stop_choice(output.group_id, choice)
-            if output.is_last:
-                del running[output.group_id]
-        num_tokens = sum(len(choice.token_ids) for output in outputs for choice in output.choices)
-        progress.note(num_tokens, sum(output.is_last for output in outputs))
+        with self._lock:
+            return self._generator.generate(prompts, params, show_progress=use_tqdm)
 
 
 def _settings(model: str, given: Mapping[str, Any]) -> Settings:

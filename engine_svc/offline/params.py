@@ -25,8 +25,8 @@ class SamplingParams:
     ``temperature`` 0 or ``top_p`` 0 takes the most likely token; ``top_k`` 0 or -1 keeps all tokens. ``max_tokens``
     None takes the rest of the context. ``stop`` is a string, or several, at which the text ends without it;
     ``stop_token_ids`` end it as end-of-sequence tokens do. ``n`` answers are given to a prompt. ``logprobs`` asks for
-    log probabilities, with so many alternatives for each token. The same ``seed`` gives the same tokens, in whatever
-    company; without one they are different each time.
+    log probabilities, with so many alternatives for each token, and ``prompt_logprobs`` for those of the prompt. The
+    same ``seed`` gives the same tokens, in whatever company; without one they are different each time.
     """
 
     temperature: float = 1.0
@@ -44,6 +44,7 @@ class SamplingParams:
     stop_token_ids: Iterable[int] | None = None
     n: int = 1
     logprobs: int | None = None
+    prompt_logprobs: int | None = None
     seed: int | None = None
     logit_bias: Mapping[int, float] | None = None
 
@@ -78,6 +79,9 @@ class SamplingParams:
             ignore_eos=bool(self.ignore_eos),
             n=_integer("n", self.n),
             logprobs=None if self.logprobs is None else _integer("logprobs", self.logprobs),
+            prompt_logprobs=(
+                None if self.prompt_logprobs is None else _integer("prompt_logprobs", self.prompt_logprobs)
+            ),
             seed=secrets.randbits(_SEED_BITS) if self.seed is None else _integer("seed", self.seed, 2**_SEED_BITS),
             logit_bias=tuple(
                 (_integer("logit_bias", token_id), _number("logit_bias", bias))

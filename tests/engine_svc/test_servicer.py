@@ -375,6 +375,7 @@ async def test_the_model_describes_itself() -> None:
         num_blocks=9,
         max_num_seqs=3,
         tasks=["generate"],
+        supports_constraints=True,
     )
 
 

@@ -32,8 +32,8 @@ def ids_of(outputs: list[Output]) -> list[list[int]]:
 
 def is_idle(llm: LLM) -> bool:
     """Whether nothing is left of any call."""
-    llm._engine.step()
-    return llm._engine.loads == Loads(0, 0, 128) and not llm._engine.take_outputs()
+    llm._generator._engine.step()
+    return llm._generator._engine.loads == Loads(0, 0, 128) and not llm._generator._engine.take_outputs()
 
 
 def test_an_output_has_text_and_token_ids(llm: LLM) -> None:
@@ -104,6 +104,17 @@ def test_log_probabilities(llm: LLM) -> None:
         assert sorted(logprobs.values(), reverse=True) == list(logprobs.values())
         assert len(logprobs) == 3
         assert all(value < 0 for value in logprobs.values())
+
+
+def test_log_probabilities_of_the_prompt(llm: LLM) -> None:
+    prompt = [300, 400, 500]
+    (output,) = llm.generate([prompt], replace(GREEDY, prompt_logprobs=2, n=2))
+    (alone,) = llm.generate([prompt[:2]], replace(GREEDY, logprobs=20, max_tokens=1))
+    first, *others = output["prompt_logprobs"]
+    assert first is None
+    assert [next(iter(one or {})) for one in others] == prompt[1:]
+    assert all(len(one or {}) == 3 for one in others)
+    assert list(others[1] or {})[1:] == list(alone["logprobs"][0])[:2]
 
 
 def test_the_token_that_ends_it_is_among_the_ids_but_not_in_the_text(llm: LLM) -> None:
@@ -251,14 +262,14 @@ def test_settings_may_stand_in_the_environment(tiny_folder: str, monkeypatch: py
 
 def at_step(llm: LLM, monkeypatch: pytest.MonkeyPatch, number: int, action: Callable[[], None]) -> None:
     """Do something as this step begins."""
-    real, counted = llm._engine._runner.execute, iter(range(1_000_000))
+    real, counted = llm._generator._engine._runner.execute, iter(range(1_000_000))
 
     def execute(batch: Any) -> Any:
         if next(counted) == number:
             action()
         return real(batch)
 
-    monkeypatch.setattr(llm._engine._runner, "execute", execute)
+    monkeypatch.setattr(llm._generator._engine._runner, "execute", execute)
 
 
 def test_ctrl_c_leaves_it_usable(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:

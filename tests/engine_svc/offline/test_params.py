@@ -21,12 +21,13 @@ def test_defaults() -> None:
 def test_everything_reaches_the_engine() -> None:
     params = SamplingParams(
         0.5, 9, True, top_p=0.9, top_k=5, min_p=0.1, frequency_penalty=0.2, presence_penalty=0.3,
-        repetition_penalty=1.1, min_tokens=2, stop_token_ids=[3, 4], n=2, logprobs=0, seed=0, logit_bias={7: -1},
+        repetition_penalty=1.1, min_tokens=2, stop_token_ids=[3, 4], n=2, logprobs=0, prompt_logprobs=1, seed=0,
+        logit_bias={7: -1},
     )  # fmt: skip
     assert params.resolve(1000) == engine.SamplingParams(
         temperature=0.5, max_tokens=9, ignore_eos=True, top_p=0.9, top_k=5, min_p=0.1, frequency_penalty=0.2,
         presence_penalty=0.3, repetition_penalty=1.1, min_tokens=2, stop_token_ids=frozenset({3, 4}), n=2, logprobs=0,
-        seed=0, logit_bias=((7, -1.0),),
+        prompt_logprobs=1, seed=0, logit_bias=((7, -1.0),),
     )  # fmt: skip
 
 
@@ -61,7 +62,8 @@ def test_stop_strings(stop: Any, strings: tuple[str, ...]) -> None:
         ("temperature", True), ("top_p", 1.1), ("top_p", -0.1), ("top_k", -2), ("top_k", 2.5), ("min_p", 1.1),
         ("frequency_penalty", 2.1), ("presence_penalty", -2.1), ("repetition_penalty", 0.0), ("max_tokens", 0),
         ("max_tokens", -1), ("max_tokens", 1.5), ("max_tokens", "5"), ("min_tokens", -1), ("min_tokens", 65),
-        ("n", 0), ("n", 129), ("logprobs", -1), ("logprobs", 21), ("seed", -1), ("seed", 2**64), ("seed", 1.0),
+        ("n", 0), ("n", 129), ("logprobs", -1), ("logprobs", 21), ("prompt_logprobs", 21), ("seed", -1),
+        ("seed", 2**64), ("seed", 1.0),
         ("stop", ""), ("stop", ["a", ""]), ("stop", [5]), ("stop_token_ids", [-1]), ("stop_token_ids", ["a"]),
         ("stop_token_ids", range(129)), ("logit_bias", {1: 101}), ("logit_bias", {-1: 1}), ("logit_bias", {1: "a"}),
     ],

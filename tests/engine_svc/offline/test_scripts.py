@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from bench import offline
+
 ROOT = Path(__file__).parents[3]
 
 EXAMPLE = """
@@ -70,7 +74,8 @@ def test_the_benchmark(tiny_folder: str) -> None:
     assert re.fullmatch(r"\d+ tokens, \d+\.\d\d tokens/s\n", run("-c", BENCHMARK, tiny_folder))
 
 
-def test_our_benchmark(tiny_folder: str) -> None:
+def test_our_benchmark(tiny_folder: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     sizes = ("--requests", "6", "--input-len", "120", "--output-len", "20")
-    told = run("-m", "bench.offline", "--model", tiny_folder, *sizes)
-    assert re.fullmatch(r"6 requests, 120 tokens in [\d.]+ s: \d+ tokens/s\n", told)
+    monkeypatch.setattr(sys, "argv", ["offline", "--model", tiny_folder, *sizes])
+    offline.main()
+    assert re.fullmatch(r"6 requests, 120 tokens in [\d.]+ s: \d+ tokens/s\n", capsys.readouterr().out)
