@@ -113,7 +113,7 @@ def logits_of(
             block_tables=table[None],
         )
         run = token_ids[start : start + count]
-        found.append(decoder(run, positions, backend.begin(batch), torch.arange(count)))
+        found.append(decoder.logits(decoder(run, positions, backend.begin(batch), torch.arange(count))))
         start += count
     return torch.cat(found)
 
