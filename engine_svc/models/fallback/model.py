@@ -14,7 +14,11 @@ from engine_svc.models.fallback.attention import attending
 
 
 class FallbackModel:
-    """See ``engine_svc.models.causal_lm.CausalLM``. Scaling and caps of the logits are the model's own."""
+    """See ``engine_svc.models.causal_lm.CausalLM``.
+
+    What follows the last layer differs between models of transformers and cannot be called alone. So "what the last
+    layer leaves" is here the logits themselves: of all rows of a step at once, which takes more memory.
+    """
 
     def __init__(self, model: PreTrainedModel, attention_config: AttentionConfig) -> None:
         """``model`` has ``engine_svc.models.fallback.attention.PAGED`` as its ``attn_implementation``."""
@@ -29,3 +33,6 @@ class FallbackModel:
             output = self.model(input_ids=input_ids[None], position_ids=positions[None], use_cache=False, **given)
         logits: Tensor = output.logits[0]
         return logits if self._keeps_rows else logits[rows]
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return hidden

@@ -89,4 +89,5 @@ def _compute(model: CausalLM, backend: AttentionBackend, sequences: list[Tensor]
         block_tables=tables,
     )
     input_ids = torch.cat([sequences[run.sequence][run.start : run.end] for run in step])
-    return model(input_ids, torch.cat(positions), backend.begin(batch), torch.arange(len(input_ids)))
+    hidden = model(input_ids, torch.cat(positions), backend.begin(batch), torch.arange(len(input_ids)))
+    return model.logits(hidden)

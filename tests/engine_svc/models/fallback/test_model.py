@@ -35,7 +35,7 @@ def logits(model: FallbackModel, rows: list[int]) -> Tensor:
         block_tables=torch.tensor([[0]], dtype=torch.int32),
     )
     step = ReferenceAttention(model.attention_config, num_blocks=1, block_size=8).begin(batch)
-    return model(positions * 5, positions, step, torch.tensor(rows, dtype=torch.int64))
+    return model.logits(model(positions * 5, positions, step, torch.tensor(rows, dtype=torch.int64)))
 
 
 @pytest.mark.parametrize("rows", [[7], [6, 1], [0, 1, 2, 3, 4, 5, 6, 7], []])

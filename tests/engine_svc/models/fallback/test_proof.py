@@ -58,6 +58,9 @@ class WithState:
         logits = self.model(input_ids, positions, attention, rows)
         return logits + 0.3 * logits.roll(1, 0)
 
+    def logits(self, hidden: Tensor) -> Tensor:
+        return self.model.logits(hidden)
+
 
 @torch.inference_mode()
 def test_tokens_that_meet_outside_of_attention() -> None:
