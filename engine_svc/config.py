@@ -65,6 +65,11 @@ class Settings(ServiceSettings):
         return self.model == MODEL_NAME
 
     @property
+    def vocabulary_source(self) -> str:
+        """Whose tokens the output is made of."""
+        return self.tokenizer if self.simulated else self.model
+
+    @property
     def model_name(self) -> str:
         """What the model is called in metrics."""
         return self.served_model or Path(self.model).name

@@ -1,14 +1,20 @@
-"""From settings to a runner: real weights, or the simulated model."""
+"""From settings to a runner, with real weights or the simulated model, and to an engine around it."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from engine_svc.config import Settings
+from engine_svc.engine import Engine
 from engine_svc.execution.openmp import wait_politely
 from engine_svc.execution.runner import Runner, RunnerInfo
 from engine_svc.execution.simulated import SimulatedRunner
 from engine_svc.execution.vocabulary import load_vocabulary
+from engine_svc.metrics import EngineMetrics
+from engine_svc.scheduling.block_manager import BlockManager
+from engine_svc.scheduling.capacity import Capacity
+from engine_svc.scheduling.scheduler import Scheduler
+from engine_svc.scheduling.step import StepLimits
 from protos.simulated import MODEL_NAME
 
 _MIB: Final = 1024 * 1024
@@ -36,6 +42,24 @@ def load_runner(settings: Settings) -> Runner:
         max_num_batched_tokens=settings.max_num_batched_tokens,
         attention_backend=settings.attention_backend,
     )
+
+
+def build_engine(settings: Settings, runner: Runner, metrics: EngineMetrics) -> Engine:
+    """An engine for a loaded model."""
+    info = runner.info
+    blocks = BlockManager(
+        info.num_blocks,
+        settings.block_size,
+        model=f"{info.model_path} {info.dtype}",
+        enable_prefix_caching=settings.enable_prefix_caching,
+    )
+    limits = StepLimits(settings.max_num_seqs, settings.max_num_batched_tokens, settings.max_prefill_chunk)
+    return Engine(runner, Scheduler(limits, blocks), metrics)
+
+
+def capacity_of(settings: Settings, info: RunnerInfo) -> Capacity:
+    """What a request to that engine may hold."""
+    return Capacity(info.max_model_len, settings.block_size, info.num_blocks)
 
 
 def _simulated_info(settings: Settings) -> RunnerInfo:

@@ -43,6 +43,9 @@ class EngineMetrics:
         self._queue_time = self._phase("vllm:request_queue_time_seconds", "From arrival to the first step.")
         self._prefill_time = self._phase("vllm:request_prefill_time_seconds", "From the first step to the first token.")
         self._decode_time = self._phase("vllm:request_decode_time_seconds", "From the first token to the last.")
+        self._grammar_time = self._histogram(
+            "pellucid_engine_grammar_compile_seconds", "Compilation of a constraint.", _STEP_SECONDS
+        )
         self._step_tokens = self._histogram("vllm:iteration_tokens_total", "Tokens computed in a step.", _STEP_TOKENS)
         self._step_time = self._histogram("pellucid_engine_step_seconds", "Duration of a step.", _STEP_SECONDS)
 
@@ -82,6 +85,10 @@ class EngineMetrics:
         self._generation_tokens.inc(num_generated)
         if num_preempted:
             self._preemptions.inc(num_preempted)
+
+    def count_grammar(self, seconds: float) -> None:
+        """A constraint was compiled. From any thread."""
+        self._grammar_time.observe(seconds)
 
     def count_step_fault(self) -> None:
         """A step failed as a whole."""

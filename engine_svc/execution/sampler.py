@@ -1,7 +1,8 @@
 """Chooses the next token of each sequence, in one pass over the batch, in float32.
 
-The order is: log probabilities from the raw logits; forbidden endings, biases and penalties; then the best token, or
-temperature, min-p, top-k, top-p and the draw. Each row is a function of its own logits and its own sequence.
+The order is: log probabilities from the raw logits; forbidden endings, biases, penalties, masks of constraints; then
+the best token, or temperature, min-p, top-k, top-p and the draw. Each row is a function of its own logits and its own
+sequence.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ import numpy.typing as npt
 from torch import Tensor
 
 from engine_svc.execution.sampling.adjust import adjust
+from engine_svc.execution.sampling.constrain import conclude, constrain
 from engine_svc.execution.sampling.draw import draw
 from engine_svc.execution.sampling.logprobs import token_logprobs
 from engine_svc.execution.sampling.state import SamplingState
-from engine_svc.request import Sampled
+from engine_svc.request import Sampled, TokenLogprobs
 from engine_svc.scheduling.sequence import Sequence
 
 _GROUP_ELEMENTS: Final = 1 << 18
@@ -41,18 +43,21 @@ class Sampler:
         states = [self._state(sequence) for sequence in sequences]
         token_ids = logits.numpy().argmax(axis=-1)  # the first of equals; NaN if there is one
         finite = np.take_along_axis(logits.numpy(), token_ids[:, None], axis=-1)[:, 0] < np.inf
-        sound = [(row, state) for row, state in enumerate(states) if finite[row]]
+        results: list[Sampled | Exception | None] = [
+            constrain(state) if finite[row] else FloatingPointError("logits are not finite")
+            for row, state in enumerate(states)
+        ]
+        sound = [(row, state) for row, state in enumerate(states) if results[row] is None]
         for rows in _groups((row for row, state in sound if not state.takes_likeliest), logits.shape[1]):
             token_ids[rows] = _choose(logits[rows].numpy(), [states[row] for row in rows])
-        results: list[Sampled | Exception] = [FloatingPointError("logits are not finite") for _ in states]
-        for row, _ in sound:
-            results[row] = Sampled((int(token_ids[row]),))
+        logprobs: dict[int, tuple[TokenLogprobs, ...]] = {}
         for rows in _groups((row for row, state in sound if state.params.logprobs is not None), logits.shape[1]):
             num_top = [states[row].params.logprobs or 0 for row in rows]
             found = token_logprobs(logits[rows], token_ids[rows].tolist(), num_top)
-            for row, logprobs in zip(rows, found, strict=True):
-                results[row] = Sampled((int(token_ids[row]),), (logprobs,))
-        return results
+            logprobs |= {row: (entry,) for row, entry in zip(rows, found, strict=True)}
+        for row, state in sound:
+            results[row] = conclude(state, Sampled((int(token_ids[row]),), logprobs.get(row, ())))
+        return [result for result in results if result is not None]
 
     def forget(self, sequence: Sequence) -> None:
         self._states.pop(sequence.seq_id, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from engine_svc.grammar.interface import Mask
 from engine_svc.request import SamplingParams
 from engine_svc.scheduling.sequence import Sequence
 
@@ -19,6 +20,11 @@ class SamplingState:
         bias = dict(self.params.logit_bias)
         self.bias_ids = np.fromiter(bias, np.int64, len(bias))
         self.bias_values = np.fromiter(bias.values(), np.float32, len(bias))
+        grammar = sequence.request.grammar
+        end_token_ids = sequence.end_token_ids
+        self.matcher = grammar.matcher(sequence.request.eos_token_ids, end_token_ids) if grammar is not None else None
+        self.mask: Mask | None = None
+        """What may come next, as ``constrain`` found it; None: anything."""
         self._counts: dict[int, int] = dict.fromkeys(sequence.request.prompt_token_ids, 0)
         self._num_counted = sequence.num_prompt_tokens
 
@@ -33,9 +39,15 @@ class SamplingState:
         return self.sequence.num_output_tokens < self.params.min_tokens
 
     @property
+    def output(self) -> list[int]:
+        """All that the sequence has said."""
+        return self.sequence.token_ids[self.sequence.num_prompt_tokens :]
+
+    @property
     def takes_likeliest(self) -> bool:
         """Whether the next token is the best of the raw logits, whatever they are."""
-        return self.params.greedy and not (self.penalized or self.must_go_on or len(self.bias_ids))
+        adjusted = self.penalized or self.must_go_on or len(self.bias_ids) or self.matcher is not None
+        return self.params.greedy and not adjusted
 
     def occurrences(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
         """Each token of prompt and output, and how often it is in the output."""
