@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence as SequenceOf
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 
 from engine_svc.config import Settings
 from engine_svc.execution.runner import Runner
+from engine_svc.grammar.interface import Grammar
 from engine_svc.loading import build_engine, capacity_of
 from engine_svc.metrics import EngineMetrics
 from engine_svc.offline.answer import Answer, Output
@@ -16,9 +20,12 @@ from engine_svc.offline.interrupts import Interrupts
 from engine_svc.offline.params import SamplingParams, told
 from engine_svc.offline.progress import Progress
 from engine_svc.offline.text import Text
-from engine_svc.request import Request
+from engine_svc.request import Constraint, Request
 from engine_svc.validation import check_prompt, check_sampling
 from svclib.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from engine_svc.grammar.compiler import GrammarCompiler
 
 
 class Generator:
@@ -30,6 +37,7 @@ class Generator:
         self._capacity = capacity_of(settings, runner.info)
         self._engine = build_engine(settings, runner, EngineMetrics(CollectorRegistry(), settings.model_name))
         self._eos_token_ids = frozenset(runner.info.eos_token_ids) | text.eos_token_ids
+        self._vocabulary_source = settings.vocabulary_source
         self._next_group_id = 0
 
     def generate(
@@ -42,6 +50,7 @@ class Generator:
         """
         pairs = zip(prompts, params, strict=True)
         requests = [self._request(number, prompt, one) for number, (prompt, one) in enumerate(pairs)]
+        requests = self._with_grammars(requests)
         answers = [Answer(request, one.stop_strings, self._text) for request, one in zip(requests, params, strict=True)]
         with Interrupts() as interrupts, Progress(len(requests), shown=show_progress) as progress:
             running = {self._add(request): answer for request, answer in zip(requests, answers, strict=True)}
@@ -73,6 +82,30 @@ class Generator:
             arrived_at=time.time(),
             open_ended=params.max_tokens is None,
         )
+
+    def _with_grammars(self, requests: list[Request]) -> list[Request]:
+        """Compile each constraint once."""
+        grammars: dict[Constraint, Grammar] = {}
+        for request in requests:
+            constraint = request.sampling_params.constraint
+            if constraint is not None and constraint not in grammars:
+                try:
+                    grammars[constraint] = self._grammars.compile(constraint)
+                except InvalidRequest as error:
+                    raise ValueError(f"{request.request_id}: {told(error)}") from None
+        return [
+            request
+            if (constraint := request.sampling_params.constraint) is None
+            else replace(request, grammar=grammars[constraint])
+            for request in requests
+        ]
+
+    @cached_property
+    def _grammars(self) -> GrammarCompiler:
+        """Made at the first constraint, because of the time that it takes and the library that it loads."""
+        from engine_svc.grammar.compiler import GrammarCompiler, load_vocabulary
+
+        return GrammarCompiler(load_vocabulary(self._vocabulary_source, self._info.vocab_size))
 
     def _add(self, request: Request) -> int:
         group_id = self._next_group_id
