@@ -1,4 +1,4 @@
-"""From a checkpoint to a model that can compute steps."""
+"""From a checkpoint to a model that can compute steps: by a native family, or else by transformers."""
 
 from __future__ import annotations
 
@@ -7,13 +7,19 @@ import torch
 from engine_svc.models.causal_lm import LoadedModel
 from engine_svc.models.config import RawConfig
 from engine_svc.models.decoder import Decoder
-from engine_svc.models.registry import find_family
+from engine_svc.models.registry import find_family, is_native
 from engine_svc.weights.checkpoint import Checkpoint
 from engine_svc.weights.loading import load_weights
+from engine_svc.weights.safetensors_folder import SafetensorsFolder
 
 
 def load_model(checkpoint: Checkpoint, dtype: torch.dtype) -> LoadedModel:
-    """Raises ``ModelLoadError`` naming what is wrong or not supported."""
+    """Raises ``ModelLoadError`` naming what is wrong or not supported. A GGUF file must be of a native family."""
+    if isinstance(checkpoint, SafetensorsFolder) and not is_native(checkpoint.config):
+        # Imported here because it takes seconds, and native families do without.
+        from engine_svc.models.fallback.loading import load_fallback
+
+        return load_fallback(checkpoint.folder, RawConfig(checkpoint.config), dtype)
     family = find_family(checkpoint.config)
     config = family.read_config(RawConfig(checkpoint.config))
     decoder = Decoder(config, dtype)
