@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
-from dataclasses import replace
-from functools import cached_property
-from typing import TYPE_CHECKING
+from functools import cached_property, lru_cache
+from typing import Final
 
 from prometheus_client import CollectorRegistry
 
@@ -24,8 +24,7 @@ from engine_svc.request import Constraint, Request
 from engine_svc.validation import check_prompt, check_sampling
 from svclib.errors import InvalidRequest
 
-if TYPE_CHECKING:
-    from engine_svc.grammar.compiler import GrammarCompiler
+_GRAMMARS_KEPT: Final = 16
 
 
 class Generator:
@@ -50,7 +49,6 @@ class Generator:
         """
         pairs = zip(prompts, params, strict=True)
         requests = [self._request(number, prompt, one) for number, (prompt, one) in enumerate(pairs)]
-        requests = self._with_grammars(requests)
         answers = [Answer(request, one.stop_strings, self._text) for request, one in zip(requests, params, strict=True)]
         with Interrupts() as interrupts, Progress(len(requests), shown=show_progress) as progress:
             running = {self._add(request): answer for request, answer in zip(requests, answers, strict=True)}
@@ -70,6 +68,7 @@ class Generator:
             resolved = params.resolve(rest)
             check_prompt(tuple(prompt), self._info.vocab_size)
             check_sampling(resolved, self._info.vocab_size)
+            grammar = None if resolved.constraint is None else self._compile(resolved.constraint)
         except InvalidRequest as error:
             raise ValueError(f"prompt {number}: {told(error)}") from None
         if min(prompt) < 0:
@@ -81,31 +80,16 @@ class Generator:
             eos_token_ids=self._eos_token_ids,
             arrived_at=time.time(),
             open_ended=params.max_tokens is None,
+            grammar=grammar,
         )
 
-    def _with_grammars(self, requests: list[Request]) -> list[Request]:
-        """Compile each constraint once."""
-        grammars: dict[Constraint, Grammar] = {}
-        for request in requests:
-            constraint = request.sampling_params.constraint
-            if constraint is not None and constraint not in grammars:
-                try:
-                    grammars[constraint] = self._grammars.compile(constraint)
-                except InvalidRequest as error:
-                    raise ValueError(f"{request.request_id}: {told(error)}") from None
-        return [
-            request
-            if (constraint := request.sampling_params.constraint) is None
-            else replace(request, grammar=grammars[constraint])
-            for request in requests
-        ]
-
     @cached_property
-    def _grammars(self) -> GrammarCompiler:
-        """Made at the first constraint, because of the time that it takes and the library that it loads."""
+    def _compile(self) -> Callable[[Constraint], Grammar]:
+        """Compiles constraints, each of the last ones once. Made when there is one: the vocabulary takes its time."""
         from engine_svc.grammar.compiler import GrammarCompiler, load_vocabulary
 
-        return GrammarCompiler(load_vocabulary(self._vocabulary_source, self._info.vocab_size))
+        compiler = GrammarCompiler(load_vocabulary(self._vocabulary_source, self._info.vocab_size))
+        return lru_cache(_GRAMMARS_KEPT)(compiler.compile)
 
     def _add(self, request: Request) -> int:
         group_id = self._next_group_id
