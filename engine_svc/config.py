@@ -9,9 +9,20 @@ from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from protos.simulated import MODEL_NAME
-from svclib.config import ServiceSettings
+from svclib.config import ServiceSettings, SettingsError
 
-_FOR_WEIGHTS: Final = frozenset({"dtype", "num_threads"})
+_FOR_WEIGHTS: Final = frozenset({"dtype", "num_threads", "speculation", "task"})
+_FOR_SPECULATION: Final = frozenset({"num_speculative_tokens", "max_speculative_step_tokens"})
+_FOR_GENERATING: Final = _FOR_SPECULATION | {
+    "block_size",
+    "enable_prefix_caching",
+    "kv_cache_memory_mb",
+    "max_num_seqs",
+    "max_prefill_chunk",
+    "max_waiting",
+    "num_blocks",
+    "speculation",
+}
 _FOR_SCRIPTS: Final = frozenset({"simulated_step_ms", "tokenizer"})
 
 
@@ -28,6 +39,9 @@ class Settings(ServiceSettings):
         description="Hugging Face id, folder or .gguf file to load; `simulated` for a model that answers from scripts",
     )
     served_model: str = Field(default="", description="name of the model in metrics; empty takes it from `model`")
+    task: Literal["auto", "generate", "embed"] = Field(
+        default="auto", description="whether the model generates or embeds; auto goes by its files"
+    )
     dtype: Literal["auto", "float32", "bfloat16"] = Field(
         default="auto",
         description="element type of weights and cache; auto takes what suits the weights",
@@ -50,6 +64,17 @@ class Settings(ServiceSettings):
     max_num_batched_tokens: int = Field(default=512, ge=1, description="most tokens in one step")
     max_prefill_chunk: int = Field(default=256, ge=1, description="most tokens of one sequence in one step")
     max_waiting: int = Field(default=512, ge=0, description="choices that may wait beyond `max_num_seqs`")
+
+    speculation: Literal["auto", "ngram", "off"] = Field(
+        default="auto",
+        description="guess tokens from what was said before (`ngram`), or not; auto does where it cannot change a bit",
+    )
+    num_speculative_tokens: int = Field(
+        default=8, ge=1, le=64, description="most guessed tokens of a sequence in a step"
+    )
+    max_speculative_step_tokens: int = Field(
+        default=32, ge=2, le=1024, description="guessed tokens are added to a step up to so many tokens"
+    )
 
     stall_seconds: float = Field(
         default=60.0, gt=0, le=3600, description="time without a finished step, with work to do, that makes it unready"
@@ -84,6 +109,18 @@ class Settings(ServiceSettings):
     def _check_effect(self) -> Self:
         """A setting that would change nothing is a mistake."""
         idle, kind = (_FOR_WEIGHTS, "models with weights") if self.simulated else (_FOR_SCRIPTS, "the simulated model")
+        self._refuse(idle, kind)
+        if self.simulated or self.speculation == "off":
+            self._refuse(_FOR_SPECULATION, "speculation")
+        return self
+
+    def check_embedding(self) -> None:
+        """The same for a model that embeds, which shows only in its files. Raises ``SettingsError``."""
+        try:
+            self._refuse(_FOR_GENERATING, "models that generate")
+        except ValueError as error:
+            raise SettingsError(str(error)) from None
+
+    def _refuse(self, idle: frozenset[str], kind: str) -> None:
         if useless := sorted(idle & self.model_dump(exclude_defaults=True).keys()):
             raise ValueError(f"{', '.join(useless)}: for {kind} only")
-        return self

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from engine_svc.config import Settings
+from engine_svc.embedding.interface import EmbeddingRunner
 from engine_svc.engine import Engine
 from engine_svc.execution.openmp import wait_politely
 from engine_svc.execution.runner import Runner, RunnerInfo
@@ -14,6 +15,7 @@ from engine_svc.metrics import EngineMetrics
 from engine_svc.scheduling.block_manager import BlockManager
 from engine_svc.scheduling.capacity import Capacity
 from engine_svc.scheduling.scheduler import Scheduler
+from engine_svc.scheduling.speculation import Speculation
 from engine_svc.scheduling.step import StepLimits
 from protos.simulated import MODEL_NAME
 
@@ -21,6 +23,17 @@ _MIB: Final = 1024 * 1024
 _SIMULATED_CONTEXT: Final = 8192
 _SIMULATED_BYTES_PER_TOKEN: Final = 8192
 """What the simulated model pretends that keys and values of a token take, so that memory means as much as elsewhere."""
+
+
+def load_model(settings: Settings) -> Runner | EmbeddingRunner:
+    """Load a model for what it is for. Raises ``SettingsError`` when the settings make it impossible."""
+    if not settings.simulated:
+        wait_politely()
+        from engine_svc.embedding.loading import is_for_embedding
+
+        if is_for_embedding(settings.model, settings.task):
+            return _load_embedder(settings)
+    return load_runner(settings)
 
 
 def load_runner(settings: Settings) -> Runner:
@@ -44,6 +57,20 @@ def load_runner(settings: Settings) -> Runner:
     )
 
 
+def _load_embedder(settings: Settings) -> EmbeddingRunner:
+    from engine_svc.embedding.loading import load_embedder
+
+    settings.check_embedding()
+    return load_embedder(
+        model=settings.model,
+        dtype=settings.dtype,
+        max_model_len=settings.max_model_len,
+        num_threads=settings.num_threads,
+        max_num_batched_tokens=settings.max_num_batched_tokens,
+        attention_backend=settings.attention_backend,
+    )
+
+
 def build_engine(settings: Settings, runner: Runner, metrics: EngineMetrics) -> Engine:
     """An engine for a loaded model."""
     info = runner.info
@@ -54,12 +81,19 @@ def build_engine(settings: Settings, runner: Runner, metrics: EngineMetrics) -> 
         enable_prefix_caching=settings.enable_prefix_caching,
     )
     limits = StepLimits(settings.max_num_seqs, settings.max_num_batched_tokens, settings.max_prefill_chunk)
-    return Engine(runner, Scheduler(limits, blocks), metrics)
+    return Engine(runner, Scheduler(limits, blocks, speculation_of(settings, info)), metrics)
 
 
 def capacity_of(settings: Settings, info: RunnerInfo) -> Capacity:
     """What a request to that engine may hold."""
     return Capacity(info.max_model_len, settings.block_size, info.num_blocks)
+
+
+def speculation_of(settings: Settings, info: RunnerInfo) -> Speculation | None:
+    """How far to guess ahead of this model; None for not at all, as by default where guesses could change a bit."""
+    if settings.speculation == "off" or (settings.speculation == "auto" and not info.rows_are_independent):
+        return None
+    return Speculation(settings.num_speculative_tokens, settings.max_speculative_step_tokens)
 
 
 def _simulated_info(settings: Settings) -> RunnerInfo:

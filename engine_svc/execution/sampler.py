@@ -20,6 +20,7 @@ from engine_svc.execution.sampling.constrain import conclude, constrain
 from engine_svc.execution.sampling.draw import draw
 from engine_svc.execution.sampling.logprobs import token_logprobs
 from engine_svc.execution.sampling.state import SamplingState
+from engine_svc.execution.sampling.verify import verify
 from engine_svc.request import Sampled, TokenLogprobs
 from engine_svc.scheduling.sequence import Sequence
 
@@ -37,10 +38,27 @@ class Sampler:
         """Number of sequences that something is kept of."""
         return len(self._states)
 
-    def sample(self, logits: Tensor, sequences: SequenceOf[Sequence]) -> list[Sampled | Exception]:
-        """One token for each row of ``logits`` [rows, vocab]; a row with NaN or +inf gets an exception."""
+    def sample(
+        self, logits: Tensor, sequences: SequenceOf[Sequence], drafts: SequenceOf[tuple[int, ...]] | None = None
+    ) -> list[Sampled | Exception]:
+        """One token for each sequence, and one more for each of its drafts that proves right.
+
+        ``logits`` [rows, vocab] are those after each sequence's last token, then those after each of its drafts, where
+        it has any. A row with NaN or +inf gets an exception.
+        """
+        if drafts is None or not any(drafts):
+            return self._sample_rows(logits, [self._state(sequence) for sequence in sequences])
+        states = [
+            self._state(sequence).after(guesses[:count])
+            for sequence, guesses in zip(sequences, drafts, strict=True)
+            for count in range(len(guesses) + 1)
+        ]
+        return verify(self._sample_rows(logits, states), drafts)
+
+    @staticmethod
+    def _sample_rows(logits: Tensor, states: SequenceOf[SamplingState]) -> list[Sampled | Exception]:
+        """The token that follows in each row of ``logits`` [rows, vocab]."""
         logits = logits.float()
-        states = [self._state(sequence) for sequence in sequences]
         token_ids = logits.numpy().argmax(axis=-1)  # the first of equals; NaN if there is one
         finite = np.take_along_axis(logits.numpy(), token_ids[:, None], axis=-1)[:, 0] < np.inf
         results: list[Sampled | Exception | None] = [

@@ -40,3 +40,12 @@ def find_family(config: Mapping[str, Any]) -> Family:
             return FAMILIES[architecture]
     named = ", ".join(map(str, architectures)) or "none given"
     raise ModelLoadError(f"architecture {named} is not supported; supported are {', '.join(FAMILIES)}")
+
+
+def reason_against_native(config: Mapping[str, Any]) -> str | None:
+    """Why no native family can serve a model with this configuration; None if one can."""
+    try:
+        find_family(config).read_config(RawConfig(config))
+    except ModelLoadError as error:
+        return str(error)
+    return None

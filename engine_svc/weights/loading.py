@@ -35,7 +35,7 @@ def load_weights(model: nn.Module, tensors: Iterable[StoredTensor], *, ignored: 
         elif not tensor.name.endswith(ignored):
             raise ModelLoadError(f"the checkpoint has {tensor.name}, which this architecture does not know")
     if destinations:
-        raise ModelLoadError(f"the checkpoint lacks {_listed(list(destinations))}")
+        raise ModelLoadError(f"the checkpoint lacks {listed(list(destinations))}")
 
 
 def _destinations(model: nn.Module) -> dict[str, Tensor]:
@@ -50,6 +50,7 @@ def _fill(destination: Tensor, tensor: StoredTensor) -> None:
     tensor.copy_to(destination)
 
 
-def _listed(names: list[str], most: int = 5) -> str:
+def listed(names: list[str], most: int = 5) -> str:
+    """Names for a message; only the first ``most`` of them."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

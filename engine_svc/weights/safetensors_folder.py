@@ -21,6 +21,7 @@ class SafetensorsFolder:
     """A checkpoint in a folder (see ``engine_svc.weights.checkpoint.Checkpoint``)."""
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.config: dict[str, Any] = _read_json(folder / "config.json")
         if "quantization_config" in self.config:
             raise ModelLoadError(

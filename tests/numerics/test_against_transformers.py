@@ -9,8 +9,9 @@ import pytest
 import torch
 from transformers import PretrainedConfig
 
+from engine_svc.attention.backends import create_backend
 from engine_svc.attention.interface import PagedBatch
-from engine_svc.attention.reference import ReferenceAttention
+from engine_svc.models.causal_lm import CausalLM
 from engine_svc.models.config import RawConfig
 from engine_svc.models.decoder import Decoder
 from engine_svc.models.registry import find_family
@@ -95,11 +96,13 @@ def load(path: Path, dtype: torch.dtype = torch.float32) -> Decoder:
 
 
 @torch.inference_mode()
-def logits_of(decoder: Decoder, token_ids: torch.Tensor, steps: list[int]) -> torch.Tensor:
+def logits_of(
+    decoder: CausalLM, token_ids: torch.Tensor, steps: list[int], attention: str = "reference"
+) -> torch.Tensor:
     """Logits of all tokens of one sequence, computed in steps of these many tokens [tokens, vocab]"""
     num_blocks = -(-len(token_ids) // BLOCK_SIZE)
     table = torch.arange(num_blocks, dtype=torch.int32).flip(0)
-    backend = ReferenceAttention(decoder.attention_config, num_blocks=num_blocks, block_size=BLOCK_SIZE)
+    backend = create_backend(attention, decoder.attention_config, num_blocks=num_blocks, block_size=BLOCK_SIZE)
     found, start = [], 0
     for count in steps:
         positions = torch.arange(start, start + count)
