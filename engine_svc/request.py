@@ -6,6 +6,19 @@ from dataclasses import dataclass
 from typing import Literal
 
 FinishReason = Literal["stop", "length"]
+ConstraintKind = Literal["json_object", "json_schema", "regex", "choice", "grammar"]
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """What an output must match, as it was asked for: ``text`` is the schema, pattern or grammar.
+
+    ``kind`` is the field of ``SamplingParams`` in engine.proto, which says more. Only a choice has ``choices``.
+    """
+
+    kind: ConstraintKind
+    text: str = ""
+    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +44,7 @@ class SamplingParams:
     logprobs: int | None = None
     seed: int = 0
     logit_bias: tuple[tuple[int, float], ...] = ()
+    constraint: Constraint | None = None
 
     @property
     def greedy(self) -> bool:
@@ -49,6 +63,18 @@ class Script:
 
 
 @dataclass(frozen=True, slots=True)
+class Thinking:
+    """The beginning of an output that a constraint leaves free: everything up to the closing tag.
+
+    With ``is_open`` the output starts inside; otherwise only an output that begins with the opening tag thinks.
+    """
+
+    is_open: bool
+    start_token_ids: tuple[int, ...]
+    end_token_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """A prompt to be continued ``sampling_params.n`` times. ``arrived_at`` is in Unix seconds.
 
@@ -64,6 +90,7 @@ class Request:
     arrived_at: float = 0.0
     open_ended: bool = False
     cache_salt: str = ""
+    thinking: Thinking | None = None
 
 
 @dataclass(frozen=True, slots=True)

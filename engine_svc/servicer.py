@@ -13,7 +13,16 @@ import grpc
 
 from engine_svc.execution.runner import RunnerInfo
 from engine_svc.output import RequestOutput
-from engine_svc.request import ChoiceOutput, FinishReason, Request, SamplingParams, Script, TokenLogprobs
+from engine_svc.request import (
+    ChoiceOutput,
+    Constraint,
+    FinishReason,
+    Request,
+    SamplingParams,
+    Script,
+    Thinking,
+    TokenLogprobs,
+)
 from engine_svc.scheduling.capacity import Capacity
 from engine_svc.step_loop import StepLoop
 from engine_svc.validation import MAX_SCRIPT_BYTES, check_end_tokens, check_prompt, check_sampling, check_script
@@ -130,6 +139,8 @@ def read_request(message: engine_pb2.GenerateRequest, info: RunnerInfo, capacity
     check_prompt(prompt, info.vocab_size)
     params = _read_sampling(message.sampling_params, max_tokens)
     check_sampling(params, info.vocab_size)
+    if params.constraint is not None:
+        raise Unsupported("this model's output cannot be constrained", param=params.constraint.kind)
     eos_token_ids = frozenset(message.eos_token_ids or info.eos_token_ids)
     check_end_tokens(eos_token_ids, info.vocab_size, param="eos_token_ids")
     return Request(
@@ -140,6 +151,7 @@ def read_request(message: engine_pb2.GenerateRequest, info: RunnerInfo, capacity
         script=_read_script(message.simulate, info) if message.HasField("simulate") else None,
         arrived_at=time.time(),
         open_ended=asked is None,
+        thinking=_read_thinking(message) if params.constraint is not None else None,
     )
 
 
@@ -162,7 +174,27 @@ def _read_sampling(message: engine_pb2.SamplingParams, max_tokens: int) -> Sampl
         logprobs=message.logprobs if has("logprobs") else None,
         seed=message.seed if has("seed") else secrets.randbits(_DRAWN_SEED_BITS),
         logit_bias=tuple(message.logit_bias.items()),
+        constraint=_read_constraint(message),
     )
+
+
+def _read_constraint(message: engine_pb2.SamplingParams) -> Constraint | None:
+    match kind := message.WhichOneof("constraint"):
+        case "json_object":
+            return Constraint("json_object") if message.json_object else None
+        case "choice":
+            return Constraint("choice", choices=tuple(message.choice.choices))
+        case "json_schema" | "regex" | "grammar":
+            return Constraint(kind, text=getattr(message, kind))
+    return None
+
+
+def _read_thinking(message: engine_pb2.GenerateRequest) -> Thinking | None:
+    """None when the constraint holds from the first token."""
+    if message.reasoning_state not in (common_pb2.REASONING_STATE_OPEN, common_pb2.REASONING_STATE_UNDECIDED):
+        return None
+    is_open = message.reasoning_state == common_pb2.REASONING_STATE_OPEN
+    return Thinking(is_open, tuple(message.reasoning_start_token_ids), tuple(message.reasoning_end_token_ids))
 
 
 def _read_script(message: engine_pb2.SimulatedScript, info: RunnerInfo) -> Script:

@@ -12,14 +12,12 @@ from engine_svc.attention.interface import AttentionBackend, AttentionConfig
 from engine_svc.execution.runner import Runner, RunnerInfo, ScheduledSequence
 from engine_svc.execution.sampler import Sampler
 from engine_svc.execution.step import prepare
-from engine_svc.models.config import RawConfig
-from engine_svc.models.decoder import Decoder
-from engine_svc.models.registry import find_family
+from engine_svc.models.causal_lm import CausalLM
+from engine_svc.models.loading import load_model
 from engine_svc.request import Sampled
 from engine_svc.scheduling.sequence import Sequence
 from engine_svc.weights.checkpoint import open_checkpoint
 from engine_svc.weights.errors import ModelLoadError
-from engine_svc.weights.loading import load_weights
 from engine_svc.weights.source import locate
 
 _DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -30,7 +28,7 @@ class ModelRunner:
 
     def __init__(
         self,
-        model: Decoder,
+        model: CausalLM,
         attention: AttentionBackend,
         info: RunnerInfo,
         *,
@@ -85,17 +83,15 @@ def load_model_runner(
     if num_threads is not None:
         torch.set_num_threads(num_threads)
     checkpoint = open_checkpoint(locate(model))
-    family = find_family(checkpoint.config)
-    config = family.read_config(RawConfig(checkpoint.config))
-    decoder = Decoder(config, resolve_dtype(dtype))
-    load_weights(decoder, checkpoint.tensors(), ignored=decoder.unused_weights)
+    loaded = load_model(checkpoint, resolve_dtype(dtype))
+    decoder = loaded.model
     blocks = num_blocks or _blocks_that_fit(decoder.attention_config, block_size, kv_cache_bytes)
     info = RunnerInfo(
         model_path=model,
-        model_type=family.model_type,
+        model_type=loaded.model_type,
         dtype=str(decoder.dtype).removeprefix("torch."),
-        vocab_size=config.vocab_size,
-        max_model_len=_model_len(max_model_len, config.max_position_embeddings),
+        vocab_size=loaded.vocab_size,
+        max_model_len=_model_len(max_model_len, loaded.max_position_embeddings),
         num_blocks=blocks,
         eos_token_ids=checkpoint.eos_token_ids,
     )

@@ -20,6 +20,30 @@ else:
 DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
+class ChoiceConstraint(_message.Message):
+    """One of a list of texts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHOICES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def choices(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The texts, none of them empty."""
+
+    def __init__(
+        self,
+        *,
+        choices: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["choices", b"choices"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChoiceConstraint: _TypeAlias = ChoiceConstraint  # noqa: Y015
+
+@_typing.final
 class SamplingParams(_message.Message):
     """How to choose tokens. An absent field takes the default in its comment; zero is a value."""
 
@@ -60,6 +84,11 @@ class SamplingParams(_message.Message):
     LOGPROBS_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
     LOGIT_BIAS_FIELD_NUMBER: _builtins.int
+    JSON_OBJECT_FIELD_NUMBER: _builtins.int
+    JSON_SCHEMA_FIELD_NUMBER: _builtins.int
+    REGEX_FIELD_NUMBER: _builtins.int
+    CHOICE_FIELD_NUMBER: _builtins.int
+    GRAMMAR_FIELD_NUMBER: _builtins.int
     temperature: _builtins.float
     """0 chooses the most likely token; absent: 1."""
     top_p: _builtins.float
@@ -86,6 +115,14 @@ class SamplingParams(_message.Message):
     """Report log probabilities and this many alternatives for each token; absent: none."""
     seed: _builtins.int
     """Start of the noise; the same seed gives the same tokens; absent: one is drawn and reported."""
+    json_object: _builtins.bool
+    """True: any JSON object."""
+    json_schema: _builtins.str
+    """A JSON value of this JSON Schema, given as text."""
+    regex: _builtins.str
+    """A text that this regular expression matches as a whole."""
+    grammar: _builtins.str
+    """A text of this grammar, in llguidance's Lark dialect or GBNF."""
     @_builtins.property
     def stop_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Tokens that end a choice besides the end-of-sequence ones; also with `ignore_eos`."""
@@ -93,6 +130,10 @@ class SamplingParams(_message.Message):
     @_builtins.property
     def logit_bias(self) -> _containers.ScalarMap[_builtins.int, _builtins.float]:
         """Added to the logit of a token."""
+
+    @_builtins.property
+    def choice(self) -> Global___ChoiceConstraint:
+        """One of these texts."""
 
     def __init__(
         self,
@@ -112,10 +153,15 @@ class SamplingParams(_message.Message):
         logprobs: _builtins.int | None = ...,
         seed: _builtins.int | None = ...,
         logit_bias: _abc.Mapping[_builtins.int, _builtins.float] | None = ...,
+        json_object: _builtins.bool = ...,
+        json_schema: _builtins.str = ...,
+        regex: _builtins.str = ...,
+        choice: Global___ChoiceConstraint | None = ...,
+        grammar: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_frequency_penalty", b"_frequency_penalty", "_ignore_eos", b"_ignore_eos", "_logprobs", b"_logprobs", "_max_tokens", b"_max_tokens", "_min_p", b"_min_p", "_min_tokens", b"_min_tokens", "_n", b"_n", "_presence_penalty", b"_presence_penalty", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "frequency_penalty", b"frequency_penalty", "ignore_eos", b"ignore_eos", "logprobs", b"logprobs", "max_tokens", b"max_tokens", "min_p", b"min_p", "min_tokens", b"min_tokens", "n", b"n", "presence_penalty", b"presence_penalty", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_frequency_penalty", b"_frequency_penalty", "_ignore_eos", b"_ignore_eos", "_logprobs", b"_logprobs", "_max_tokens", b"_max_tokens", "_min_p", b"_min_p", "_min_tokens", b"_min_tokens", "_n", b"_n", "_presence_penalty", b"_presence_penalty", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "choice", b"choice", "constraint", b"constraint", "frequency_penalty", b"frequency_penalty", "grammar", b"grammar", "ignore_eos", b"ignore_eos", "json_object", b"json_object", "json_schema", b"json_schema", "logprobs", b"logprobs", "max_tokens", b"max_tokens", "min_p", b"min_p", "min_tokens", b"min_tokens", "n", b"n", "presence_penalty", b"presence_penalty", "regex", b"regex", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_frequency_penalty", b"_frequency_penalty", "_ignore_eos", b"_ignore_eos", "_logprobs", b"_logprobs", "_max_tokens", b"_max_tokens", "_min_p", b"_min_p", "_min_tokens", b"_min_tokens", "_n", b"_n", "_presence_penalty", b"_presence_penalty", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "frequency_penalty", b"frequency_penalty", "ignore_eos", b"ignore_eos", "logit_bias", b"logit_bias", "logprobs", b"logprobs", "max_tokens", b"max_tokens", "min_p", b"min_p", "min_tokens", b"min_tokens", "n", b"n", "presence_penalty", b"presence_penalty", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "stop_token_ids", b"stop_token_ids", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_frequency_penalty", b"_frequency_penalty", "_ignore_eos", b"_ignore_eos", "_logprobs", b"_logprobs", "_max_tokens", b"_max_tokens", "_min_p", b"_min_p", "_min_tokens", b"_min_tokens", "_n", b"_n", "_presence_penalty", b"_presence_penalty", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "choice", b"choice", "constraint", b"constraint", "frequency_penalty", b"frequency_penalty", "grammar", b"grammar", "ignore_eos", b"ignore_eos", "json_object", b"json_object", "json_schema", b"json_schema", "logit_bias", b"logit_bias", "logprobs", b"logprobs", "max_tokens", b"max_tokens", "min_p", b"min_p", "min_tokens", b"min_tokens", "n", b"n", "presence_penalty", b"presence_penalty", "regex", b"regex", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "stop_token_ids", b"stop_token_ids", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__frequency_penalty: _TypeAlias = _typing.Literal["frequency_penalty"]  # noqa: Y015
     _WhichOneofArgType__frequency_penalty: _TypeAlias = _typing.Literal["_frequency_penalty", b"_frequency_penalty"]  # noqa: Y015
@@ -143,6 +189,8 @@ class SamplingParams(_message.Message):
     _WhichOneofArgType__top_k: _TypeAlias = _typing.Literal["_top_k", b"_top_k"]  # noqa: Y015
     _WhichOneofReturnType__top_p: _TypeAlias = _typing.Literal["top_p"]  # noqa: Y015
     _WhichOneofArgType__top_p: _TypeAlias = _typing.Literal["_top_p", b"_top_p"]  # noqa: Y015
+    _WhichOneofReturnType_constraint: _TypeAlias = _typing.Literal["json_object", "json_schema", "regex", "choice", "grammar"]  # noqa: Y015
+    _WhichOneofArgType_constraint: _TypeAlias = _typing.Literal["constraint", b"constraint"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__frequency_penalty) -> _WhichOneofReturnType__frequency_penalty | None: ...
     @_typing.overload
@@ -169,6 +217,8 @@ class SamplingParams(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__top_k) -> _WhichOneofReturnType__top_k | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__top_p) -> _WhichOneofReturnType__top_p | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_constraint) -> _WhichOneofReturnType_constraint | None: ...
 
 Global___SamplingParams: _TypeAlias = SamplingParams  # noqa: Y015
 
@@ -254,8 +304,16 @@ class GenerateRequest(_message.Message):
     SAMPLING_PARAMS_FIELD_NUMBER: _builtins.int
     EOS_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     SIMULATE_FIELD_NUMBER: _builtins.int
+    REASONING_STATE_FIELD_NUMBER: _builtins.int
+    REASONING_START_TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    REASONING_END_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """The id of the client's request, for logs and records."""
+    reasoning_state: _common_pb2.ReasoningState.ValueType
+    """With a constraint: where the output starts, seen from the thinking, which is free. Absent or CLOSED: the constraint
+    holds from the first token. OPEN: from behind the closing tag. UNDECIDED: from behind the closing tag when the
+    output begins with the opening one, else from the first token.
+    """
     @_builtins.property
     def input_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The prompt."""
@@ -272,6 +330,14 @@ class GenerateRequest(_message.Message):
     def simulate(self) -> Global___SimulatedScript:
         """Only for a simulated model: what to answer."""
 
+    @_builtins.property
+    def reasoning_start_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The tokens of the tag that opens the thinking."""
+
+    @_builtins.property
+    def reasoning_end_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The tokens of the tag that closes it."""
+
     def __init__(
         self,
         *,
@@ -280,10 +346,13 @@ class GenerateRequest(_message.Message):
         sampling_params: Global___SamplingParams | None = ...,
         eos_token_ids: _abc.Iterable[_builtins.int] | None = ...,
         simulate: Global___SimulatedScript | None = ...,
+        reasoning_state: _common_pb2.ReasoningState.ValueType = ...,
+        reasoning_start_token_ids: _abc.Iterable[_builtins.int] | None = ...,
+        reasoning_end_token_ids: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_simulate", b"_simulate", "sampling_params", b"sampling_params", "simulate", b"simulate"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_simulate", b"_simulate", "eos_token_ids", b"eos_token_ids", "input_ids", b"input_ids", "request_id", b"request_id", "sampling_params", b"sampling_params", "simulate", b"simulate"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_simulate", b"_simulate", "eos_token_ids", b"eos_token_ids", "input_ids", b"input_ids", "reasoning_end_token_ids", b"reasoning_end_token_ids", "reasoning_start_token_ids", b"reasoning_start_token_ids", "reasoning_state", b"reasoning_state", "request_id", b"request_id", "sampling_params", b"sampling_params", "simulate", b"simulate"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__simulate: _TypeAlias = _typing.Literal["simulate"]  # noqa: Y015
     _WhichOneofArgType__simulate: _TypeAlias = _typing.Literal["_simulate", b"_simulate"]  # noqa: Y015
@@ -627,6 +696,7 @@ class ModelInfo(_message.Message):
     BLOCK_SIZE_FIELD_NUMBER: _builtins.int
     NUM_BLOCKS_FIELD_NUMBER: _builtins.int
     MAX_NUM_SEQS_FIELD_NUMBER: _builtins.int
+    SUPPORTS_CONSTRAINTS_FIELD_NUMBER: _builtins.int
     model_path: _builtins.str
     """Folder, file or name it was loaded from."""
     model_type: _builtins.str
@@ -645,6 +715,8 @@ class ModelInfo(_message.Message):
     """Cache blocks in all."""
     max_num_seqs: _builtins.int
     """Most sequences in one step."""
+    supports_constraints: _builtins.bool
+    """Its vocabulary is known, so that constraints can be asked for."""
     @_builtins.property
     def eos_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """End-of-sequence tokens named by the weights."""
@@ -662,10 +734,11 @@ class ModelInfo(_message.Message):
         block_size: _builtins.int = ...,
         num_blocks: _builtins.int = ...,
         max_num_seqs: _builtins.int = ...,
+        supports_constraints: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["block_size", b"block_size", "dtype", b"dtype", "eos_token_ids", b"eos_token_ids", "max_context_length", b"max_context_length", "max_num_seqs", b"max_num_seqs", "model_path", b"model_path", "model_type", b"model_type", "num_blocks", b"num_blocks", "simulated", b"simulated", "vocab_size", b"vocab_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["block_size", b"block_size", "dtype", b"dtype", "eos_token_ids", b"eos_token_ids", "max_context_length", b"max_context_length", "max_num_seqs", b"max_num_seqs", "model_path", b"model_path", "model_type", b"model_type", "num_blocks", b"num_blocks", "simulated", b"simulated", "supports_constraints", b"supports_constraints", "vocab_size", b"vocab_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
