@@ -20,6 +20,8 @@ _ELEMENT_TYPES: Final = ("F64", "F32", "F16", "BF16")
 class SafetensorsFolder:
     """A checkpoint in a folder (see ``engine_svc.weights.checkpoint.Checkpoint``)."""
 
+    is_quantized: Final = False
+
     def __init__(self, folder: Path) -> None:
         self.config: dict[str, Any] = _read_json(folder / "config.json")
         if "quantization_config" in self.config:
@@ -43,6 +45,9 @@ class _Tensor:
     name: str
     shape: tuple[int, ...]
     file: Any
+
+    def quantized(self) -> None:
+        return None
 
     def copy_to(self, destination: Tensor) -> None:
         destination.copy_(self.file.get_tensor(self.name))

@@ -308,6 +308,14 @@ auto with_types(const PellucidDecoder& decoder, int num_tokens, char* memory, co
 
 extern "C" int32_t pellucid_lanes() { return pellucid::kLanes; }
 
+extern "C" int32_t pellucid_has_fast_integers() {
+#if defined(__AVX512VNNI__)
+  return 1;
+#else
+  return 0;
+#endif
+}
+
 // Bytes that a step of so many tokens needs to work with.
 extern "C" int64_t pellucid_workspace_bytes(const PellucidDecoder* decoder, int32_t num_tokens) {
   return pellucid::with_types(*decoder, num_tokens, nullptr, [](auto& forward) { return forward.memory(); });
