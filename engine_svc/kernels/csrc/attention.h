@@ -296,6 +296,7 @@ class Attention {
     }
     alignas(64) T weights[kRows][kTileKeys];
     float rescale[kRows];
+    PELLUCID_UNROLL
     for (int row = 0; row < kRows; ++row) rescale[row] = weigh(rows[row], scores[row], num_parts, first, weights[row]);
     for (int dim = 0; dim < width_;) {
       const int vectors = (width_ - dim) / kLanes;
@@ -314,17 +315,22 @@ class Attention {
     Floats sums[kRows][kNumParts] = {};
     for (int word = 0; word < shape_.head_dim / kPerWord; ++word) {
       Words keys[kNumParts];
+      PELLUCID_UNROLL
       for (int part = 0; part < kNumParts; ++part) {
         keys[part] = load<Words>(parts[part].keys + word * parts[part].key_stride);
       }
+      PELLUCID_UNROLL
       for (int row = 0; row < kRows; ++row) {
         const uint32_t query = load<uint32_t>(rows[row].query + word * kPerWord);
+        PELLUCID_UNROLL
         for (int part = 0; part < kNumParts; ++part) {
           sums[row][part] = Element<T>::add_product(sums[row][part], query, keys[part]);
         }
       }
     }
+    PELLUCID_UNROLL
     for (int row = 0; row < kRows; ++row) {
+      PELLUCID_UNROLL
       for (int part = 0; part < kNumParts; ++part) scores[row][part] = scaled(sums[row][part]);
     }
   }
@@ -342,6 +348,7 @@ class Attention {
     const Floats highest = max(max(scores[0], scores[1]), max(scores[2], scores[3]));
     const float most = max(row.most, reduce(highest, max));
     const float shift = most == -kInfinity ? 0.0f : most;  // nothing seen yet
+    PELLUCID_UNROLL
     for (int part = 0; part < kParts; ++part) {
       scores[part] = exp(scores[part] - shift);
       Element<T>::store_rounded(weights + part * kLanes, scores[part]);
@@ -366,7 +373,9 @@ class Attention {
   void add_values(const Part* parts, int num_parts, const T (*weights)[kTileKeys], const float* rescale, float* sums,
                   int dim) const {
     Floats added[kRows][kVectors];
+    PELLUCID_UNROLL
     for (int row = 0; row < kRows; ++row) {
+      PELLUCID_UNROLL
       for (int vector = 0; vector < kVectors; ++vector) {
         added[row][vector] = load<Floats>(sums + row * width_ + dim + vector * kLanes) * rescale[row];
       }
@@ -375,16 +384,21 @@ class Attention {
       for (int word = 0; word < kLanes / kPerWord; ++word) {
         const uint32_t* from = parts[part].values + word * parts[part].value_stride + dim;
         Words values[kVectors];
+        PELLUCID_UNROLL
         for (int vector = 0; vector < kVectors; ++vector) values[vector] = load<Words>(from + vector * kLanes);
+        PELLUCID_UNROLL
         for (int row = 0; row < kRows; ++row) {
           const uint32_t weight = load<uint32_t>(weights[row] + part * kLanes + word * kPerWord);
+          PELLUCID_UNROLL
           for (int vector = 0; vector < kVectors; ++vector) {
             added[row][vector] = Element<T>::add_product(added[row][vector], weight, values[vector]);
           }
         }
       }
     }
+    PELLUCID_UNROLL
     for (int row = 0; row < kRows; ++row) {
+      PELLUCID_UNROLL
       for (int vector = 0; vector < kVectors; ++vector) {
         store(sums + row * width_ + dim + vector * kLanes, added[row][vector]);
       }

@@ -163,7 +163,7 @@ class Forward {
   void attend(Team& team, const PellucidLayer& layer, const PellucidBatch& batch, char* cache, float* row) {
     const int size = q_size_ + 2 * kv_size_;
     multiply(team, layer.qkv, ready(d_.hidden_size), num_tokens_, [&](int token, int output, int count, Floats sums) {
-      std::memcpy(projected_ + int64_t{token} * size + output, &sums, count * sizeof(float));
+      store_some(projected_ + int64_t{token} * size + output, sums, count);
     });
     const Attention<T> attention(d_.attention, batch, cache, layer.window);
     const PellucidRows query{query_, q_size_}, key{key_, kv_size_}, value{value_, kv_size_};
@@ -203,9 +203,7 @@ class Forward {
     alignas(64) T rounded[kLanes];
     for (int i = 0; i < size; i += kLanes) {
       const int count = std::min(kLanes, size - i);
-      Floats part = {};
-      std::memcpy(&part, from + i, count * sizeof(float));
-      Element<T>::store_rounded(rounded, part);
+      Element<T>::store_rounded(rounded, load_some(from + i, count));
       std::copy_n(rounded, count, to + i);
     }
   }
@@ -225,7 +223,7 @@ class Forward {
   void feed_forward(Team& team, const PellucidLayer& layer, bool goes_on, const float* next_norm, float* row) {
     const int size = d_.intermediate_size;
     multiply(team, layer.gate_up, ready(d_.hidden_size), num_tokens_, [&](int token, int output, int count, Floats sums) {
-      std::memcpy(projected_ + int64_t{token} * 2 * size + output, &sums, count * sizeof(float));
+      store_some(projected_ + int64_t{token} * 2 * size + output, sums, count);
     });
     team.share(num_tokens_, team.chunk(num_tokens_), [&](int64_t token) {
       const float* gates = projected_ + token * 2 * size;
@@ -245,12 +243,7 @@ class Forward {
     float* to = normed ? branch_ : x_;
     multiply(team, linear, input, num_tokens_, [&](int token, int output, int count, Floats sums) {
       float* place = to + int64_t{token} * d_.hidden_size + output;
-      if (!normed) {
-        Floats residual = {};
-        std::memcpy(&residual, place, count * sizeof(float));
-        sums += residual;
-      }
-      std::memcpy(place, &sums, count * sizeof(float));
+      store_some(place, normed ? sums : sums + load_some(place, count), count);
     });
   }
 
@@ -270,7 +263,7 @@ class Forward {
     team.share(num_rows, 1, [&](int index) { write_normed(tokens.logit_rows[index], d_.norm, row, index); });
     multiply(team, d_.head, ready(d_.hidden_size), num_rows, [&](int index, int output, int count, Floats sums) {
       if (d_.logit_softcap > 0) sums = d_.logit_softcap * tanh(sums / d_.logit_softcap);
-      std::memcpy(logits + int64_t{index} * vocab_size + output, &sums, count * sizeof(float));
+      store_some(logits + int64_t{index} * vocab_size + output, sums, count);
     });
   }
 

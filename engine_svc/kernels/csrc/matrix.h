@@ -96,11 +96,14 @@ struct FloatFormat {
     const int num_words = divide_up(matrix.inputs, Element<T>::kPerWord);
     for (int word = 0; word < num_words; ++word) {
       Words weights[kNumPanels];
+      PELLUCID_UNROLL
       for (int panel = 0; panel < kNumPanels; ++panel) {
         weights[panel] = load<Words>(panels + int64_t{panel} * matrix.panel_bytes + word * sizeof(Words));
       }
+      PELLUCID_UNROLL
       for (int i = 0; i < kNumRows; ++i) {
         const auto activation = load<uint32_t>(x.data + (row + i) * x.stride + word * 4);
+        PELLUCID_UNROLL
         for (int panel = 0; panel < kNumPanels; ++panel) {
           sums[i][panel] = Element<T>::add_product(sums[i][panel], activation, weights[panel]);
         }
@@ -124,20 +127,25 @@ struct IntegerFormat {
     for (int group = 0; group < num_groups; ++group) {
       const Group* of_row[kNumRows];
       Ints products[kNumRows][kNumPanels];
+      PELLUCID_UNROLL
       for (int i = 0; i < kNumRows; ++i) {
         of_row[i] = x.groups + int64_t{row + i} * num_groups + group;
+        PELLUCID_UNROLL
         for (auto& product : products[i]) product = kFourBits ? Ints{} : splat(of_row[i]->offset);
       }
       multiply<kNumRows, kNumPanels>(matrix, panels + group * kGroupVectors * int64_t{sizeof(Words)}, x, row, group, products);
+      PELLUCID_UNROLL
       for (int panel = 0; panel < kNumPanels; ++panel) {
         const char* of_panel = panels + int64_t{panel} * matrix.panel_bytes + group * sizeof(Halves);
         const Floats scale = load_float16(reinterpret_cast<const uint16_t*>(of_panel + scales));
+        PELLUCID_UNROLL
         for (int i = 0; i < kNumRows; ++i) {
           const Floats product = __builtin_convertvector(products[i][panel], Floats) * of_row[i]->scale;
           sums[i][panel] = fma(product, scale, sums[i][panel]);
         }
         if constexpr (kFourBits) {
           const Floats minimum = load_float16(reinterpret_cast<const uint16_t*>(of_panel + minima));
+          PELLUCID_UNROLL
           for (int i = 0; i < kNumRows; ++i) sums[i][panel] = fma(splat(of_row[i]->sum), minimum, sums[i][panel]);
         }
       }
@@ -148,17 +156,21 @@ struct IntegerFormat {
   static void multiply(const PellucidMatrix& matrix, const char* words, const Activations& x, int row, int group,
                        Ints (*products)[kNumPanels]) {
     const char* activations = x.data + row * x.stride + group * kGroup;
+    PELLUCID_UNROLL
     for (int vector = 0; vector < kGroupVectors; ++vector) {
+      PELLUCID_UNROLL
       for (int panel = 0; panel < kNumPanels; ++panel) {
         const Words weights = load<Words>(words + int64_t{panel} * matrix.panel_bytes + vector * sizeof(Words));
         if constexpr (kFourBits) {
           const Words first = weights & 0x0f0f0f0f, second = (weights >> 4) & 0x0f0f0f0f;
+          PELLUCID_UNROLL
           for (int i = 0; i < kNumRows; ++i) {
             const char* four = activations + i * x.stride + vector * 8;
             products[i][panel] = add_products(products[i][panel], first, load<uint32_t>(four));
             products[i][panel] = add_products(products[i][panel], second, load<uint32_t>(four + 4));
           }
         } else {
+          PELLUCID_UNROLL
           for (int i = 0; i < kNumRows; ++i) {
             const char* four = activations + i * x.stride + vector * 4;
             products[i][panel] = add_products(products[i][panel], weights, load<uint32_t>(four));
@@ -169,75 +181,81 @@ struct IntegerFormat {
   }
 };
 
-// Multiplies all rows with some panels and hands each vector of results to `store(row, first output, results)`.
-template <typename Format>
-class Product {
- public:
-  static constexpr int kPanels = Format::kPanels;
-
-  template <typename Store>
-  static void panels(const PellucidMatrix& matrix, int first_panel, int num_panels, const Activations& x, int num_rows,
-                     const Store& store) {
-    for (int row = 0; row < num_rows; row += Format::kRows) {
-      rows<Format::kRows>(std::min(Format::kRows, num_rows - row), matrix, first_panel, num_panels, x, row, store);
-    }
-  }
-
- private:
-  // Unrolled for each number of rows.
-  template <int kNumRows, typename Store>
-  static void rows(int num_rows, const PellucidMatrix& matrix, int first_panel, int num_panels, const Activations& x,
-                   int row, const Store& store) {
-    if constexpr (kNumRows > 1) {
-      if (num_rows < kNumRows) return rows<kNumRows - 1>(num_rows, matrix, first_panel, num_panels, x, row, store);
-    }
-    if (num_panels == kPanels) return tile<kNumRows, kPanels>(matrix, first_panel, x, row, store);
-    for (int panel = 0; panel < num_panels; ++panel) tile<kNumRows, 1>(matrix, first_panel + panel, x, row, store);
-  }
-
-  template <int kNumRows, int kNumPanels, typename Store>
-  static void tile(const PellucidMatrix& matrix, int first_panel, const Activations& x, int row, const Store& store) {
-    Floats sums[kNumRows][kNumPanels] = {};
-    const char* panels = static_cast<const char*>(matrix.panels) + int64_t{first_panel} * matrix.panel_bytes;
-    Format::template add<kNumRows, kNumPanels>(matrix, panels, x, row, sums);
-    for (int i = 0; i < kNumRows; ++i) {
-      for (int panel = 0; panel < kNumPanels; ++panel) {
-        store(row + i, (first_panel + panel) * kLanes, sums[i][panel]);
-      }
-    }
-  }
-};
-
-// One piece of work: some panels of one matrix, for all rows.
-template <typename Format, typename Store>
-void multiply_piece(const PellucidMatrix& matrix, int piece, const Activations& x, int num_rows, const Store& store) {
-  const int first = piece * Format::kPanels;
-  const int num_panels = std::min(Format::kPanels, divide_up(matrix.outputs, kLanes) - first);
-  Product<Format>::panels(matrix, first, num_panels, x, num_rows, [&](int row, int output, Floats sums) {
-    const int count = std::min(kLanes, matrix.outputs - output);
-    if (matrix.bias != nullptr) {
-      Floats bias = {};
-      std::memcpy(&bias, matrix.bias + output, count * sizeof(float));
-      sums += bias;
-    }
-    store(row, output, count, sums);
-  });
+template <typename Format, int kNumRows, int kNumPanels>
+void multiply_whole_tile(const PellucidMatrix& matrix, const char* panels, const Activations& x, int row,
+                         Floats* results, int stride) {
+  Floats sums[kNumRows][kNumPanels] = {};
+  Format::template add<kNumRows, kNumPanels>(matrix, panels, x, row, sums);
+  for (int i = 0; i < kNumRows; ++i) std::copy_n(sums[i], kNumPanels, results + i * stride);
 }
 
-template <typename Visit>
-auto with_format(int32_t format, const Visit& visit) {
-  switch (format) {
-    case kFloat32: return visit(FloatFormat<float>());
-    case kBfloat16: return visit(FloatFormat<Bfloat16>());
-    case kInt8: return visit(IntegerFormat<false>());
-    default: return visit(IntegerFormat<true>());
+inline Floats with_bias(const PellucidMatrix& matrix, int output, Floats sums) {
+  return matrix.bias == nullptr ? sums : sums + load_some(matrix.bias + output, matrix.outputs - output);
+}
+
+// Results of a tile, [rows][panels][kLanes].
+constexpr int kMostTileVectors = kRegisters;
+
+// A tile of results, unrolled for each number of rows, and for one panel or as many as fit.
+template <typename Format, int kNumRows = Format::kRows>
+void multiply_tile(const PellucidMatrix& matrix, const char* panels, int num_panels, const Activations& x, int row,
+                   int num_rows, Floats* results) {
+  static_assert(Format::kRows * Format::kPanels <= kMostTileVectors);
+  if constexpr (kNumRows > 1) {
+    if (num_rows < kNumRows) {
+      return multiply_tile<Format, kNumRows - 1>(matrix, panels, num_panels, x, row, num_rows, results);
+    }
+  }
+  if (num_panels == Format::kPanels) return multiply_whole_tile<Format, kNumRows, Format::kPanels>(matrix, panels, x, row, results, num_panels);
+  for (int panel = 0; panel < num_panels; ++panel) {
+    multiply_whole_tile<Format, kNumRows, 1>(matrix, panels + int64_t{panel} * matrix.panel_bytes, x, row, results + panel, num_panels);
+  }
+}
+
+inline void multiply_tile(const PellucidMatrix& matrix, const char* panels, int num_panels, const Activations& x,
+                          int row, int num_rows, Floats* results) {
+  switch (matrix.format) {
+    case kFloat32: return multiply_tile<FloatFormat<float>>(matrix, panels, num_panels, x, row, num_rows, results);
+    case kBfloat16: return multiply_tile<FloatFormat<Bfloat16>>(matrix, panels, num_panels, x, row, num_rows, results);
+    case kInt8: return multiply_tile<IntegerFormat<false>>(matrix, panels, num_panels, x, row, num_rows, results);
+    default: return multiply_tile<IntegerFormat<true>>(matrix, panels, num_panels, x, row, num_rows, results);
+  }
+}
+
+struct TileSize {
+  int rows, panels;
+};
+
+inline TileSize tile_size(const PellucidMatrix& matrix) {
+  switch (matrix.format) {
+    case kFloat32:
+    case kBfloat16: return {FloatFormat<float>::kRows, FloatFormat<float>::kPanels};
+    default: return {IntegerFormat<true>::kRows, IntegerFormat<true>::kPanels};
+  }
+}
+
+// One piece of work: some panels of one matrix, for all rows.
+template <typename Store>
+void multiply_piece(const PellucidMatrix& matrix, int piece, const Activations& x, int num_rows, const Store& store) {
+  const TileSize size = tile_size(matrix);
+  const int first = piece * size.panels;
+  const int num_panels = std::min(size.panels, divide_up(matrix.outputs, kLanes) - first);
+  const char* panels = static_cast<const char*>(matrix.panels) + int64_t{first} * matrix.panel_bytes;
+  Floats results[kMostTileVectors];
+  for (int row = 0; row < num_rows; row += size.rows) {
+    const int rows = std::min(size.rows, num_rows - row);
+    multiply_tile(matrix, panels, num_panels, x, row, rows, results);
+    for (int i = 0; i < rows; ++i) {
+      for (int panel = 0; panel < num_panels; ++panel) {
+        const int output = (first + panel) * kLanes;
+        store(row + i, output, std::min(kLanes, matrix.outputs - output), with_bias(matrix, output, results[i * num_panels + panel]));
+      }
+    }
   }
 }
 
 inline int num_pieces(const PellucidMatrix& matrix) {
-  return with_format(matrix.format, [&](auto format) {
-    return divide_up(divide_up(matrix.outputs, kLanes), decltype(format)::kPanels);
-  });
+  return divide_up(divide_up(matrix.outputs, kLanes), tile_size(matrix).panels);
 }
 
 // A phase of the team: x W^T + bias, a vector of results at a time to `store(row, first output, how many, results)`.
@@ -252,10 +270,8 @@ void multiply(Team& team, const PellucidLinear& linear, const Activations& x, in
       piece -= count;
       first_output += matrix->outputs;
     }
-    with_format(matrix->format, [&](auto format) {
-      multiply_piece<decltype(format)>(*matrix, piece, x, num_rows, [&](int row, int output, int count, Floats sums) {
-        store(row, first_output + output, count, sums);
-      });
+    multiply_piece(*matrix, piece, x, num_rows, [&](int row, int output, int count, Floats sums) {
+      store(row, first_output + output, count, sums);
     });
   });
 }

@@ -14,6 +14,9 @@
 #include <arm_neon.h>
 #endif
 
+// Before loops over what must stay in registers: the compiler unrolls only short ones by itself.
+#define PELLUCID_UNROLL _Pragma("GCC unroll 16")
+
 namespace pellucid {
 
 #if defined(__AVX512F__)
@@ -57,6 +60,19 @@ inline Vector load(const void* from) {
 template <typename Vector>
 inline void store(void* to, const Vector& vector) {
   std::memcpy(to, &vector, sizeof(vector));
+}
+
+// The first `count` of a vector, zeros for the rest; a whole one if there are as many.
+inline Floats load_some(const float* from, int count) {
+  if (count >= kLanes) return load<Floats>(from);
+  Floats vector = {};
+  std::memcpy(&vector, from, count * sizeof(float));
+  return vector;
+}
+
+inline void store_some(float* to, const Floats& vector, int count) {
+  if (count >= kLanes) return store(to, vector);
+  std::memcpy(to, &vector, count * sizeof(float));
 }
 
 inline float to_float(float x) { return x; }
