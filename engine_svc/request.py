@@ -26,7 +26,8 @@ class SamplingParams:
     """How to choose tokens; every value is final, defaults applied (see ``SamplingParams`` in engine.proto).
 
     ``temperature == 0`` or ``top_p == 0`` is greedy; ``top_k == 0`` keeps all tokens; ``max_tokens`` is at least 1;
-    ``logprobs`` is None for no log probabilities, else the number of alternatives for each token.
+    ``logprobs`` is None for no log probabilities, else the number of alternatives for each token; ``prompt_logprobs``
+    is the same for the tokens of the prompt but the first.
     """
 
     temperature: float = 1.0
@@ -45,6 +46,7 @@ class SamplingParams:
     seed: int = 0
     logit_bias: tuple[tuple[int, float], ...] = ()
     constraint: Constraint | None = None
+    prompt_logprobs: int | None = None
 
     @property
     def greedy(self) -> bool:
@@ -95,7 +97,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprobs:
-    """Log probabilities at one position, from the raw logits: the sampled token's, and the best ones, best first.
+    """Log probabilities at one position, from the raw logits: the token's, and the best ones, best first.
 
     ``top`` holds (token id, logprob) pairs. Impossible tokens have -9999.0; every value is finite.
     """
@@ -105,25 +107,35 @@ class TokenLogprobs:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptLogprobs:
+    """A run of tokens of the prompt, and what their log probabilities were; as many of the one as of the other."""
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[TokenLogprobs, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Sampled:
     """What one step produced for one sequence: mostly one token, several from a script or a speculation.
 
     ``logprobs`` is as long as ``token_ids``, or empty when none were asked for. ``token_ids`` may be empty: nothing
     yet, ask again, but not before ``resume_at`` (seconds of ``time.monotonic``). With ``ended`` the choice ends after
-    these tokens for want of more, as if they had reached ``max_tokens``.
+    these tokens for want of more, as if they had reached ``max_tokens``. ``prompt`` is what the step found for the
+    ``prompt_rows`` that it was given.
     """
 
     token_ids: tuple[int, ...]
     logprobs: tuple[TokenLogprobs, ...] = ()
     resume_at: float = 0.0
     ended: bool = False
+    prompt: PromptLogprobs | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ChoiceOutput:
     """New tokens of one choice, and with its last ones why it ended; ``matched_token_id`` if a token ended it.
 
-    ``logprobs`` is as long as ``token_ids``, or empty when none were asked for.
+    ``logprobs`` is as long as ``token_ids``, or empty when none were asked for. ``prompt`` is told before any token.
     """
 
     index: int
@@ -131,3 +143,4 @@ class ChoiceOutput:
     logprobs: tuple[TokenLogprobs, ...] = ()
     finish_reason: FinishReason | None = None
     matched_token_id: int | None = None
+    prompt: PromptLogprobs | None = None

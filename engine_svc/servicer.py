@@ -17,6 +17,7 @@ from engine_svc.request import (
     ChoiceOutput,
     Constraint,
     FinishReason,
+    PromptLogprobs,
     Request,
     SamplingParams,
     Script,
@@ -172,6 +173,7 @@ def _read_sampling(message: engine_pb2.SamplingParams, max_tokens: int) -> Sampl
         ignore_eos=message.ignore_eos if has("ignore_eos") else False,
         n=message.n if has("n") else 1,
         logprobs=message.logprobs if has("logprobs") else None,
+        prompt_logprobs=message.prompt_logprobs if has("prompt_logprobs") else None,
         seed=message.seed if has("seed") else secrets.randbits(_DRAWN_SEED_BITS),
         logit_bias=tuple(message.logit_bias.items()),
         constraint=_read_constraint(message),
@@ -223,7 +225,10 @@ def to_event(output: RequestOutput) -> engine_pb2.GenerateEvent:
     """The event that tells an output which is not an error."""
     event = engine_pb2.GenerateEvent()
     for choice in output.choices:
-        _add_chunk(event, choice)
+        if choice.prompt is not None:
+            event.input_logprobs.MergeFrom(_input_logprobs(choice.prompt))
+        if choice.token_ids or choice.finish_reason is not None:
+            _add_chunk(event, choice)
     if (head := output.head) is not None:
         event.prompt_tokens = head.num_prompt_tokens
         event.cached_tokens = head.num_cached_tokens
@@ -251,10 +256,19 @@ def _logprobs(token_ids: tuple[int, ...], logprobs: tuple[TokenLogprobs, ...]) -
     return common_pb2.OutputLogProbs(
         token_logprobs=[entry.logprob for entry in logprobs],
         token_ids=token_ids,
-        top_logprobs=[
-            common_pb2.TopLogProbs(
-                values=[value for _, value in entry.top], token_ids=[token_id for token_id, _ in entry.top]
-            )
-            for entry in logprobs
-        ],
+        top_logprobs=map(_top_logprobs, logprobs),
+    )
+
+
+def _input_logprobs(prompt: PromptLogprobs) -> common_pb2.InputLogProbs:
+    return common_pb2.InputLogProbs(
+        token_logprobs=[entry.logprob for entry in prompt.logprobs],
+        token_ids=prompt.token_ids,
+        top_logprobs=map(_top_logprobs, prompt.logprobs),
+    )
+
+
+def _top_logprobs(entry: TokenLogprobs) -> common_pb2.TopLogProbs:
+    return common_pb2.TopLogProbs(
+        values=[value for _, value in entry.top], token_ids=[token_id for token_id, _ in entry.top]
     )

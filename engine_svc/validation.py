@@ -63,8 +63,9 @@ def check_sampling(params: SamplingParams, vocab_size: int) -> None:
         raise InvalidRequest(
             f"min_tokens is {params.min_tokens}, more than max_tokens, {params.max_tokens}", param="min_tokens"
         )
-    if params.logprobs is not None and params.logprobs > MAX_LOGPROBS:
-        raise InvalidRequest(f"logprobs can be {MAX_LOGPROBS} at most, not {params.logprobs}", param="logprobs")
+    for name, count in (("logprobs", params.logprobs), ("prompt_logprobs", params.prompt_logprobs)):
+        if count is not None and count > MAX_LOGPROBS:
+            raise InvalidRequest(f"{name} can be {MAX_LOGPROBS} at most, not {count}", param=name)
     check_end_tokens(params.stop_token_ids, vocab_size, param="stop_token_ids")
     _check_logit_bias(params, vocab_size)
 

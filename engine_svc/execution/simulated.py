@@ -1,8 +1,8 @@
 """A model without weights: it answers from the request's script, or with a fixed text. Knows nothing of torch.
 
 Everything around it is real: sequences are scheduled, chunked, preempted and charged for cache blocks like any others.
-Of the sampling parameters it minds those that say when a choice ends, and ``logprobs``; ``seed`` and ``temperature``
-only choose among its fixed texts.
+Of the sampling parameters it minds those that say when a choice ends, and log probabilities; ``seed`` and
+``temperature`` only choose among its fixed texts.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import math
 import time
 from array import array
 from collections.abc import Sequence as SequenceOf
+from dataclasses import replace
 from typing import Final
 
 from engine_svc.execution.runner import RunnerInfo, ScheduledSequence
-from engine_svc.request import Request, Sampled, Script, TokenLogprobs
+from engine_svc.request import PromptLogprobs, Request, Sampled, Script, TokenLogprobs
 from engine_svc.scheduling.sequence import Sequence
 
 OPEN_ENDED_TOKENS: Final = 64
@@ -41,10 +42,19 @@ class SimulatedRunner:
     def execute(self, batch: SequenceOf[ScheduledSequence]) -> list[Sampled | Exception]:
         time.sleep(self._step_seconds)
         now = time.monotonic()
-        return [self._sample(scheduled.sequence, now) for scheduled in batch if scheduled.samples]
+        return [self._answer(scheduled, now) for scheduled in batch if scheduled.answers]
 
     def forget(self, sequence: Sequence) -> None:
         self._answers.pop(sequence.seq_id, None)
+
+    def _answer(self, scheduled: ScheduledSequence, now: float) -> Sampled:
+        sampled = self._sample(scheduled.sequence, now) if scheduled.samples else Sampled(())
+        if not (rows := scheduled.prompt_rows):
+            return sampled
+        prompt, count = scheduled.sequence.request, scheduled.sequence.request.sampling_params.prompt_logprobs or 0
+        token_ids = prompt.prompt_token_ids[rows.start + 1 : rows.stop + 1]
+        logprobs = tuple(_halving(token_id, count, self._info.vocab_size) for token_id in token_ids)
+        return replace(sampled, prompt=PromptLogprobs(token_ids, logprobs))
 
     def _sample(self, sequence: Sequence, now: float) -> Sampled:
         answer = self._answers.get(sequence.seq_id)

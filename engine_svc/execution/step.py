@@ -21,8 +21,9 @@ class Step:
     """int64 [tokens]"""
     positions: Tensor
     """int64 [tokens]"""
-    sample_rows: Tensor
-    """Which tokens need logits, int64 [sampling sequences]"""
+    rows: Tensor
+    """Which tokens need logits: first those after which a token is sampled, then prompt rows, int64 [rows]"""
+    num_samples: int
     paged: PagedBatch
 
 
@@ -38,10 +39,12 @@ def prepare(batch: SequenceOf[ScheduledSequence], block_size: int) -> Step:
     slots = tables[owners, positions // block_size].astype(np.int64) * block_size + positions % block_size
     tokens = [t for e in batch for t in e.sequence.token_ids[e.start : e.start + e.num_tokens]]
     samples = np.array([entry.samples for entry in batch])
+    prompt_rows = [row - e.start + first for e, first in zip(batch, first_rows, strict=True) for row in e.prompt_rows]
     return Step(
         input_ids=torch.tensor(tokens, dtype=torch.int64),
         positions=torch.from_numpy(positions),
-        sample_rows=torch.from_numpy(ends[samples] - 1),
+        rows=torch.from_numpy(np.concatenate((ends[samples] - 1, np.array(prompt_rows, np.int64)))),
+        num_samples=int(samples.sum()),
         paged=PagedBatch(
             slot_mapping=torch.from_numpy(slots),
             query_starts=torch.from_numpy(np.concatenate(([0], ends)).astype(np.int32)),

@@ -23,10 +23,13 @@ class CausalLM(Protocol):
         """What it needs of the attention backend that it is given; does not change."""
 
     def __call__(self, input_ids: Tensor, positions: Tensor, attention: AttentionStep, rows: Tensor) -> Tensor:
-        """Logits of the tokens at ``rows``.
+        """What the last layer leaves of the tokens at ``rows``, ready for ``logits``.
 
-        ``input_ids`` and ``positions`` int64 [tokens], ``rows`` int64 [rows] -> [rows, vocab_size]
+        ``input_ids`` and ``positions`` int64 [tokens], ``rows`` int64 [rows] -> [rows, hidden]
         """
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[rows, hidden] -> [rows, vocab_size]. Apart, so that nobody has to hold those of many rows at once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,11 +135,11 @@ class Decoder(nn.Module):
         return ("rotary_emb.inv_freq", "lm_head.weight") if self.lm_head is None else ("rotary_emb.inv_freq",)
 
     def forward(self, input_ids: Tensor, positions: Tensor, attention: AttentionStep, rows: Tensor) -> Tensor:
-        """Logits of the tokens at ``rows``.
+        """See ``engine_svc.models.causal_lm.CausalLM``."""
+        return self.model.norm(self.model(input_ids, positions, attention)[rows])  # type: ignore[no-any-return]
 
-        ``input_ids`` and ``positions`` int64 [tokens], ``rows`` int64 [rows] -> [rows, vocab_size]
-        """
-        hidden = self.model.norm(self.model(input_ids, positions, attention)[rows])
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[rows, hidden] -> [rows, vocab_size]"""
         head = self.model.embed_tokens if self.lm_head is None else self.lm_head
         return softcap(head.logits(hidden), self.config.logit_softcap)
 

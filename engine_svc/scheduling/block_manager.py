@@ -116,11 +116,11 @@ class BlockManager:
         return True
 
     def _cached_prefix(self, sequence: Sequence) -> list[int]:
-        """The longest known prefix that leaves at least one token to compute."""
+        """The longest known prefix of tokens that need not be computed for anything but their keys and values."""
         if not self._caching:
             return []
         prefix: list[int] = []
-        for name in self._hashes_of(sequence, (sequence.num_tokens - 1) // self.block_size):
+        for name in self._hashes_of(sequence, sequence.num_skippable_tokens // self.block_size):
             block = self._block_by_hash.get(name)
             if block is None:
                 break

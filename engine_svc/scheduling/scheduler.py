@@ -77,7 +77,7 @@ class Scheduler:
         return plan
 
     def apply(self, batch: list[ScheduledSequence], results: list[Sampled | Exception | None]) -> list[Outcome]:
-        """Take in the results, one for each entry of the batch: None where nothing was sampled.
+        """Take in the results, one for each entry of the batch: None where there is nothing to say.
 
         A sequence whose result is an exception is left as it was, for the caller to end.
         """
@@ -182,11 +182,15 @@ class Scheduler:
         """Extend a sequence by what belongs to it; None if that is nothing and it goes on."""
         ending = ending_of(sequence, sampled)
         sequence.resume_at = sampled.resume_at
+        if (prompt := sampled.prompt) is not None:
+            sequence.num_prompt_logprobs += len(prompt.token_ids)
         if ending is None:
             sequence.token_ids.extend(sampled.token_ids)
-            return ChoiceOutput(sequence.index, sampled.token_ids, sampled.logprobs) if sampled.token_ids else None
+            if not sampled.token_ids and prompt is None:
+                return None
+            return ChoiceOutput(sequence.index, sampled.token_ids, sampled.logprobs, prompt=prompt)
         token_ids = sampled.token_ids[: ending.num_tokens]
         sequence.token_ids.extend(token_ids)
         sequence.finish_reason = ending.finish_reason
         logprobs = sampled.logprobs[: ending.num_tokens]
-        return ChoiceOutput(sequence.index, token_ids, logprobs, ending.finish_reason, ending.matched_token_id)
+        return ChoiceOutput(sequence.index, token_ids, logprobs, ending.finish_reason, ending.matched_token_id, prompt)

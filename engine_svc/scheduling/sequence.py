@@ -23,6 +23,7 @@ class Sequence:
     Keys and values of the first ``num_computed_tokens`` tokens are in the blocks of ``block_table``. ``siblings`` are
     all choices of the request, this one among them; empty when it is the only one. ``block_hashes`` are those of the
     full blocks, as far as anybody asked. ``resume_at`` is when it may be computed again, by ``time.monotonic``.
+    ``num_prompt_logprobs`` counts the prompt tokens whose log probabilities were told.
     """
 
     request: Request
@@ -38,6 +39,7 @@ class Sequence:
     siblings: tuple[Sequence, ...] = field(default=(), repr=False)
     block_hashes: list[bytes] = field(default_factory=list, repr=False)
     resume_at: float = 0.0
+    num_prompt_logprobs: int = 0
     end_token_ids: frozenset[int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -63,6 +65,17 @@ class Sequence:
     @property
     def num_output_tokens(self) -> int:
         return len(self.token_ids) - len(self.request.prompt_token_ids)
+
+    @property
+    def owes_prompt_logprobs(self) -> bool:
+        """Whether log probabilities of the prompt are still to be told. One choice tells them for all."""
+        asked = self.request.sampling_params.prompt_logprobs is not None and self.index == 0
+        return asked and self.num_prompt_logprobs < self.num_prompt_tokens - 1
+
+    @property
+    def num_skippable_tokens(self) -> int:
+        """Leading tokens of which only keys and values are needed: all before the last one, unless logits are owed."""
+        return self.num_prompt_logprobs if self.owes_prompt_logprobs else self.num_tokens - 1
 
     @property
     def num_uncomputed_tokens(self) -> int:

@@ -44,21 +44,24 @@ class SafetensorsFolder:
 class _Tensor:
     name: str
     shape: tuple[int, ...]
+    element_type: str
+    path: Path
     file: Any
 
     def quantized(self) -> None:
         return None
 
     def copy_to(self, destination: Tensor) -> None:
+        if self.element_type not in _ELEMENT_TYPES:
+            raise ModelLoadError(
+                f"{self.path}: {self.name} is {self.element_type}; supported are {', '.join(_ELEMENT_TYPES)}"
+            )
         destination.copy_(self.file.get_tensor(self.name))
 
 
 def _describe(path: Path, file: Any, name: str) -> _Tensor:
     header = file.get_slice(name)
-    element_type = header.get_dtype()
-    if element_type not in _ELEMENT_TYPES:
-        raise ModelLoadError(f"{path}: {name} is {element_type}; supported are {', '.join(_ELEMENT_TYPES)}")
-    return _Tensor(name, tuple(header.get_shape()), file)
+    return _Tensor(name, tuple(header.get_shape()), header.get_dtype(), path, file)
 
 
 def _weight_files(folder: Path) -> list[Path]:

@@ -11,7 +11,16 @@ from huggingface_hub import snapshot_download
 from engine_svc.weights.errors import ModelLoadError
 
 _HUB_ID: Final = re.compile(r"[\w.-]+/[\w.-]+")
-_HUB_FILES: Final = ["config.json", "generation_config.json", "model*.safetensors", "model.safetensors.index.json"]
+_HUB_FILES: Final = [
+    "config.json",
+    "generation_config.json",
+    "model*.safetensors",
+    "model.safetensors.index.json",
+    # How sentence-transformers uses the model.
+    "modules.json",
+    "sentence_bert_config.json",
+    "*_Pooling/config.json",
+]
 
 
 def locate(model: str) -> Path:

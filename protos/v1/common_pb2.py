@@ -24,15 +24,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16protos/v1/common.proto\x12\x0bpellucid.v1\"d\n\x07Opening\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x1c\n\x0ftimeout_seconds\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x13\n\x0btraceparent\x18\x03 \x01(\tB\x12\n\x10_timeout_seconds\"\x08\n\x06\x43\x61ncel\"\x05\n\x03\x45nd\"q\n\x07\x46\x61ilure\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\r\n\x05param\x18\x03 \x01(\t\x12 \n\x13retry_after_seconds\x18\x04 \x01(\x01H\x00\x88\x01\x01\x42\x16\n\x14_retry_after_seconds\"0\n\x0bTopLogProbs\x12\x0e\n\x06values\x18\x01 \x03(\x02\x12\x11\n\ttoken_ids\x18\x02 \x03(\r\"k\n\x0eOutputLogProbs\x12\x16\n\x0etoken_logprobs\x18\x01 \x03(\x02\x12\x11\n\ttoken_ids\x18\x02 \x03(\r\x12.\n\x0ctop_logprobs\x18\x03 \x03(\x0b\x32\x18.pellucid.v1.TopLogProbs\"\x9a\x01\n\x0eToolDefinition\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x18\n\x0b\x64\x65scription\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x1c\n\x0fparameters_json\x18\x03 \x01(\tH\x01\x88\x01\x01\x12\x13\n\x06strict\x18\x04 \x01(\x08H\x02\x88\x01\x01\x42\x0e\n\x0c_descriptionB\x12\n\x10_parameters_jsonB\t\n\x07_strict*\x86\x01\n\x0eReasoningState\x12\x1f\n\x1bREASONING_STATE_UNSPECIFIED\x10\x00\x12\x1d\n\x19REASONING_STATE_UNDECIDED\x10\x01\x12\x18\n\x14REASONING_STATE_OPEN\x10\x02\x12\x1a\n\x16REASONING_STATE_CLOSED\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16protos/v1/common.proto\x12\x0bpellucid.v1\"d\n\x07Opening\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x1c\n\x0ftimeout_seconds\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x13\n\x0btraceparent\x18\x03 \x01(\tB\x12\n\x10_timeout_seconds\"\x08\n\x06\x43\x61ncel\"\x05\n\x03\x45nd\"q\n\x07\x46\x61ilure\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\r\n\x05param\x18\x03 \x01(\t\x12 \n\x13retry_after_seconds\x18\x04 \x01(\x01H\x00\x88\x01\x01\x42\x16\n\x14_retry_after_seconds\"0\n\x0bTopLogProbs\x12\x0e\n\x06values\x18\x01 \x03(\x02\x12\x11\n\ttoken_ids\x18\x02 \x03(\r\"k\n\x0eOutputLogProbs\x12\x16\n\x0etoken_logprobs\x18\x01 \x03(\x02\x12\x11\n\ttoken_ids\x18\x02 \x03(\r\x12.\n\x0ctop_logprobs\x18\x03 \x03(\x0b\x32\x18.pellucid.v1.TopLogProbs\"j\n\rInputLogProbs\x12\x16\n\x0etoken_logprobs\x18\x01 \x03(\x02\x12\x11\n\ttoken_ids\x18\x02 \x03(\r\x12.\n\x0ctop_logprobs\x18\x03 \x03(\x0b\x32\x18.pellucid.v1.TopLogProbs\"\x9a\x01\n\x0eToolDefinition\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x18\n\x0b\x64\x65scription\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x1c\n\x0fparameters_json\x18\x03 \x01(\tH\x01\x88\x01\x01\x12\x13\n\x06strict\x18\x04 \x01(\x08H\x02\x88\x01\x01\x42\x0e\n\x0c_descriptionB\x12\n\x10_parameters_jsonB\t\n\x07_strict*\x86\x01\n\x0eReasoningState\x12\x1f\n\x1bREASONING_STATE_UNSPECIFIED\x10\x00\x12\x1d\n\x19REASONING_STATE_UNDECIDED\x10\x01\x12\x18\n\x14REASONING_STATE_OPEN\x10\x02\x12\x1a\n\x16REASONING_STATE_CLOSED\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.v1.common_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_REASONINGSTATE']._serialized_start=590
-  _globals['_REASONINGSTATE']._serialized_end=724
+  _globals['_REASONINGSTATE']._serialized_start=698
+  _globals['_REASONINGSTATE']._serialized_end=832
   _globals['_OPENING']._serialized_start=39
   _globals['_OPENING']._serialized_end=139
   _globals['_CANCEL']._serialized_start=141
@@ -45,6 +45,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TOPLOGPROBS']._serialized_end=321
   _globals['_OUTPUTLOGPROBS']._serialized_start=323
   _globals['_OUTPUTLOGPROBS']._serialized_end=430
-  _globals['_TOOLDEFINITION']._serialized_start=433
-  _globals['_TOOLDEFINITION']._serialized_end=587
+  _globals['_INPUTLOGPROBS']._serialized_start=432
+  _globals['_INPUTLOGPROBS']._serialized_end=538
+  _globals['_TOOLDEFINITION']._serialized_start=541
+  _globals['_TOOLDEFINITION']._serialized_end=695
 # @@protoc_insertion_point(module_scope)

@@ -216,6 +216,44 @@ class OutputLogProbs(_message.Message):
 Global___OutputLogProbs: _TypeAlias = OutputLogProbs  # noqa: Y015
 
 @_typing.final
+class InputLogProbs(_message.Message):
+    """Log probabilities of a run of prompt tokens, each given those before it, from the raw logits. All lists have the same
+    length.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_LOGPROBS_FIELD_NUMBER: _builtins.int
+    TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    TOP_LOGPROBS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def token_logprobs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """Natural logarithm of the probability of each token; -9999 for an impossible one."""
+
+    @_builtins.property
+    def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The tokens."""
+
+    @_builtins.property
+    def top_logprobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopLogProbs]:
+        """The most likely tokens at each position; empty messages when none were asked for."""
+
+    def __init__(
+        self,
+        *,
+        token_logprobs: _abc.Iterable[_builtins.float] | None = ...,
+        token_ids: _abc.Iterable[_builtins.int] | None = ...,
+        top_logprobs: _abc.Iterable[Global___TopLogProbs] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["token_ids", b"token_ids", "token_logprobs", b"token_logprobs", "top_logprobs", b"top_logprobs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InputLogProbs: _TypeAlias = InputLogProbs  # noqa: Y015
+
+@_typing.final
 class ToolDefinition(_message.Message):
     """A function that the model may call."""
 

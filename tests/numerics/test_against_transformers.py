@@ -110,7 +110,7 @@ def logits_of(decoder: Decoder, token_ids: torch.Tensor, steps: list[int]) -> to
             block_tables=table[None],
         )
         run = token_ids[start : start + count]
-        found.append(decoder(run, positions, backend.begin(batch), torch.arange(count)))
+        found.append(decoder.logits(decoder(run, positions, backend.begin(batch), torch.arange(count))))
         start += count
     return torch.cat(found)
 

@@ -258,3 +258,13 @@ def test_a_forgotten_sequence_starts_anew() -> None:
     runner.forget(sequence)
     runner.forget(sequence)
     assert runner._sample(sequence, 0.0).token_ids == (65,)
+
+
+@pytest.mark.parametrize("chunk", [64, 7])
+def test_prompts_have_made_up_log_probabilities_too(chunk: int) -> None:
+    said = answer(given.request(30, 5, prompt_logprobs=2), chunk=chunk)
+
+    assert said.prompt_token_ids == list(range(2, 31))
+    assert [entry.logprob for entry in said.prompt_logprobs] == [-math.log(2)] * 29
+    assert [token_id for token_id, _ in said.prompt_logprobs[0].top] == [2, 3]
+    assert said.token_ids == answer(given.request(30, 5)).token_ids

@@ -30,22 +30,32 @@ def test_a_prompt_a_chunk_and_a_decode_lie_one_after_the_other() -> None:
 
     assert step.input_ids.tolist() == [100, 101, 102, 103, 104, 203, 204, 205, 206, 305]
     assert step.positions.tolist() == [0, 1, 2, 3, 4, 3, 4, 5, 6, 5]
-    assert step.sample_rows.tolist() == [4, 9], "the chunk is not the end of its sequence"
+    assert step.rows.tolist() == [4, 9], "the chunk is not the end of its sequence"
     assert step.paged.query_starts.tolist() == [0, 5, 9, 10]
     assert step.paged.context_lens.tolist() == [5, 7, 6]
     assert step.paged.block_tables.tolist() == [[7, 2, 0], [1, 5, 3], [0, 6, 0]]
     assert step.paged.slot_mapping.tolist() == [28, 29, 30, 31, 8, 7, 20, 21, 22, 25]
 
 
+def test_rows_of_prompts_that_owe_log_probabilities_come_after_those_that_sample() -> None:
+    asking = sequence(prompt=range(9), prompt_logprobs=0)
+    asking.block_table, asking.num_prompt_logprobs = [1, 5, 3], 4
+
+    step = prepare([scheduled(5, 0, 5, [7, 2]), ScheduledSequence(asking, 3, 6)], BLOCK_SIZE)
+
+    assert step.rows.tolist() == [4, 10, 6, 7, 8, 9]
+    assert step.num_samples == 2
+
+
 def test_tensors_have_the_types_that_the_interface_names() -> None:
     step = prepare([scheduled(3, 0, 2, [0])], BLOCK_SIZE)
 
-    assert step.input_ids.dtype == step.positions.dtype == step.sample_rows.dtype == torch.int64
+    assert step.input_ids.dtype == step.positions.dtype == step.rows.dtype == torch.int64
     assert step.paged.slot_mapping.dtype == torch.int64
     assert (
         step.paged.query_starts.dtype == step.paged.context_lens.dtype == step.paged.block_tables.dtype == torch.int32
     )
-    assert step.sample_rows.tolist() == []
+    assert step.rows.tolist() == []
 
 
 @given(data=st.data())
@@ -69,4 +79,4 @@ def test_every_token_is_written_to_its_own_slot(data: st.DataObject) -> None:
     found = zip(step.input_ids.tolist(), step.positions.tolist(), step.paged.slot_mapping.tolist(), strict=True)
     assert list(found) == expected
     assert len({slot for _, _, slot in expected}) == len(expected)
-    assert len(step.sample_rows) == sum(entry.samples for entry in batch)
+    assert step.num_samples == sum(entry.samples for entry in batch)

@@ -36,3 +36,17 @@ def test_which_tokens_end_it() -> None:
     assert choices_of(request, 0)[0].end_token_ids == {1, 2, 3}
     request = given.request(eos=[1, 2], stop=[2, 3], ignore_eos=True)
     assert choices_of(request, 0)[0].end_token_ids == {2, 3}
+
+
+def test_a_prompt_that_owes_logits_skips_only_what_was_told() -> None:
+    one, other = choices_of(given.request(9, n=2, prompt_logprobs=0), 0)
+    assert [(choice.owes_prompt_logprobs, choice.num_skippable_tokens) for choice in (one, other)] == [
+        (True, 0),
+        (False, 8),
+    ]
+    one.num_prompt_logprobs = 5
+    assert (one.owes_prompt_logprobs, one.num_skippable_tokens) == (True, 5)
+    one.num_prompt_logprobs = 8
+    one.token_ids += [1, 2]
+    assert (one.owes_prompt_logprobs, one.num_skippable_tokens) == (False, 10)
+    assert not choices_of(given.request(9), 0)[0].owes_prompt_logprobs

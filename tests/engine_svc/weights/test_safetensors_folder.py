@@ -122,6 +122,12 @@ def test_whole_numbers_are_no_weights(tmp_path: Path) -> None:
         load(SafetensorsFolder(tmp_path))
 
 
+def test_whole_numbers_that_nobody_takes_do_no_harm(tmp_path: Path) -> None:
+    folder(tmp_path, {"position_ids": torch.arange(2)})
+
+    assert [tensor.name for tensor in SafetensorsFolder(tmp_path).tensors()] == ["position_ids"]
+
+
 def test_quantised_folders_are_refused(tmp_path: Path) -> None:
     folder(tmp_path, quantization_config={"quant_method": "gptq"})
 

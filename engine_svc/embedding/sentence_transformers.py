@@ -1,0 +1,96 @@
+"""What the files of the sentence-transformers library, where a folder has them, say of how to embed with its model.
+
+Format: modules.json lists what is applied one after the other, each with a folder of its own that has a config.json.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from engine_svc.embedding.interface import Pooling
+from engine_svc.models.config import RawConfig
+from engine_svc.weights.errors import ModelLoadError
+
+MODULES_FILE: Final = "modules.json"
+_LENGTH_FILE: Final = "sentence_bert_config.json"
+_POOLINGS: Final[dict[str, Pooling]] = {
+    "cls": "cls",
+    "mean": "mean",
+    "lasttoken": "last",
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_lasttoken": "last",
+}
+"""By the value of ``pooling_mode``, and by the flags that older versions have in its place."""
+_FLAG: Final = "pooling_mode_"
+
+
+@dataclass(frozen=True, slots=True)
+class StatedUse:
+    """What the files say; None where they say nothing. ``max_seq_length`` is in tokens."""
+
+    pooling: Pooling | None = None
+    max_seq_length: int | None = None
+
+
+def is_stated(folder: Path) -> bool:
+    """Whether the folder is made for sentence-transformers, which only embeds."""
+    return (folder / MODULES_FILE).is_file()
+
+
+def read_stated_use(folder: Path) -> StatedUse:
+    """Raises ``ModelLoadError`` if the files ask for something that is not done here."""
+    if not is_stated(folder):
+        return StatedUse()
+    pooling = None
+    for kind, path in _modules(folder / MODULES_FILE):
+        match kind:
+            case "Pooling":
+                pooling = _pooling(folder / path / "config.json")
+            case "Transformer" | "Normalize":
+                # Whether to normalise is said by each request.
+                pass
+            case other:
+                raise ModelLoadError(f"{folder / MODULES_FILE}: a module of type {other} is not supported")
+    return StatedUse(pooling, _max_seq_length(folder))
+
+
+def _modules(file: Path) -> Iterator[tuple[str, str]]:
+    """Class and folder of each. The packages that a class is in differ between versions."""
+    for module in _read(file, list):
+        if not isinstance(module, dict):
+            raise ModelLoadError(f"{file}: {module!r} is no module")
+        yield str(module.get("type")).rpartition(".")[2], str(module.get("path", ""))
+
+
+def _pooling(file: Path) -> Pooling:
+    values = _read(file, dict)
+    RawConfig(values, str(file)).only("include_prompt", True)
+    flags = [name for name, value in values.items() if name.startswith(_FLAG) and value]
+    modes = values.get("pooling_mode") or flags or "mean"
+    chosen = [modes] if isinstance(modes, str) else list(modes)
+    if len(chosen) != 1 or chosen[0] not in _POOLINGS:
+        raise ModelLoadError(
+            f"{file}: pooling by {' and '.join(map(str, chosen))} is not supported; "
+            "supported is one of cls, mean, lasttoken"
+        )
+    return _POOLINGS[chosen[0]]
+
+
+def _max_seq_length(folder: Path) -> int | None:
+    file = folder / _LENGTH_FILE
+    return RawConfig(_read(file, dict), str(file)).optional_integer("max_seq_length") if file.is_file() else None
+
+
+def _read(file: Path, kind: type[Any]) -> Any:
+    try:
+        content = json.loads(file.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ModelLoadError(f"{file} cannot be read: {error}") from error
+    if not isinstance(content, kind):
+        raise ModelLoadError(f"{file} is not a JSON {'object' if kind is dict else 'array'}")
+    return content
