@@ -27,6 +27,9 @@ class Kernels:
         self._forward.argtypes = [
             POINTER(Decoder), POINTER(Tokens), POINTER(Batch), c_void_p, c_int64, c_void_p, c_void_p,
         ]  # fmt: skip
+        self._logits = library.pellucid_logits
+        self._logits.restype = None
+        self._logits.argtypes = [POINTER(Decoder), c_void_p, c_int32, c_void_p, c_void_p]
         self._workspace_bytes = library.pellucid_workspace_bytes
         self._workspace_bytes.restype = c_int64
         self._workspace_bytes.argtypes = [POINTER(Decoder), c_int32]
@@ -56,12 +59,16 @@ class Kernels:
         return size
 
     def forward(
-        self, decoder: Decoder, tokens: Tokens, batch: Batch, cache: Tensor, workspace: Tensor, logits: Tensor
+        self, decoder: Decoder, tokens: Tokens, batch: Batch, cache: Tensor, workspace: Tensor, hidden: Tensor
     ) -> None:
-        """All layers of a step. ``cache`` has a row for each layer; fills ``logits`` float32 [logit rows, vocab_size]"""
+        """All layers of a step. ``cache`` has a row for each layer; fills ``hidden`` float32 [rows, hidden_size]"""
         layer_bytes = cache.stride(0) * cache.element_size()
-        pointers = (cache.data_ptr(), layer_bytes, workspace.data_ptr(), logits.data_ptr())
+        pointers = (cache.data_ptr(), layer_bytes, workspace.data_ptr(), hidden.data_ptr())
         self._forward(decoder, tokens, batch, *pointers)
+
+    def logits(self, decoder: Decoder, hidden: Tensor, workspace: Tensor, logits: Tensor) -> None:
+        """Fills ``logits`` float32 [rows, vocab_size] from ``hidden`` float32 [rows, hidden_size]."""
+        self._logits(decoder, hidden.data_ptr(), len(hidden), workspace.data_ptr(), logits.data_ptr())
 
 
 def load_kernels(path: Path | None = None) -> Kernels | None:

@@ -113,6 +113,6 @@ class Tokens(Structure):
     _fields_ = [
         ("input_ids", c_void_p),
         ("positions", c_void_p),
-        ("logit_rows", c_void_p),
-        ("num_logit_rows", c_int64),
+        ("rows", c_void_p),
+        ("num_rows", c_int64),
     ]

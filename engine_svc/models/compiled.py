@@ -40,16 +40,28 @@ class CompiledDecoder:
         self._workspace = torch.empty(0, dtype=torch.uint8)
 
     def __call__(self, input_ids: Tensor, positions: Tensor, attention: AttentionStep, rows: Tensor) -> Tensor:
-        """See ``CausalLM``; logits are float32."""
+        """See ``CausalLM``; what is returned is float32."""
         assert isinstance(attention, CpuStep)
-        if self._structure is None:
-            self._structure = self._views.decoder(attention.backend)
-        logits = torch.empty((len(rows), self.config.vocab_size), dtype=torch.float32)
+        structure = self._structure_for(attention.backend)
+        hidden = torch.empty((len(rows), self.config.hidden_size), dtype=torch.float32)
         tokens = structures.Tokens(input_ids.data_ptr(), positions.data_ptr(), rows.data_ptr(), len(rows))
-        workspace = self._workspace_for(self._structure, len(input_ids))
-        cache = attention.backend.cache
-        self._kernels.forward(self._structure, tokens, attention.pointers, cache, workspace, logits)
+        workspace, cache = self._workspace_for(structure, len(input_ids)), attention.backend.cache
+        self._kernels.forward(structure, tokens, attention.pointers, cache, workspace, hidden)
+        return hidden
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """See ``CausalLM``; float32 -> float32"""
+        structure = self._structure
+        assert structure is not None, "hidden states come from a step"
+        logits = torch.empty((len(hidden), self.config.vocab_size), dtype=torch.float32)
+        workspace = self._workspace_for(structure, len(hidden))
+        self._kernels.logits(structure, hidden.contiguous(), workspace, logits)
         return logits
+
+    def _structure_for(self, backend: CpuAttention) -> structures.Decoder:
+        if self._structure is None:
+            self._structure = self._views.decoder(backend)
+        return self._structure
 
     def _workspace_for(self, structure: structures.Decoder, num_tokens: int) -> Tensor:
         size = self._kernels.workspace_bytes(structure, num_tokens)

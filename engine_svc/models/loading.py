@@ -4,18 +4,34 @@ from __future__ import annotations
 
 import torch
 
-from engine_svc.models.causal_lm import LoadedModel
-from engine_svc.models.config import RawConfig
+from engine_svc.kernels.library import Kernels
+from engine_svc.kernels.packing import Format
+from engine_svc.models.causal_lm import CausalLM, LoadedModel
+from engine_svc.models.compiled import CompiledDecoder
+from engine_svc.models.config import DecoderConfig, RawConfig
 from engine_svc.models.decoder import Decoder
+from engine_svc.models.packed_weights import DTYPES, pack_weights
 from engine_svc.models.registry import find_family
 from engine_svc.weights.checkpoint import Checkpoint
 from engine_svc.weights.loading import load_weights
 
 
-def load_model(checkpoint: Checkpoint, dtype: torch.dtype) -> LoadedModel:
-    """Raises ``ModelLoadError`` naming what is wrong or not supported."""
+def load_model(checkpoint: Checkpoint, format_: Format, kernels: Kernels | None = None) -> LoadedModel:
+    """A model that is computed by these kernels, or by torch. Without kernels, ``format_`` is one of floats.
+
+    Raises ``ModelLoadError`` naming what is wrong or not supported.
+    """
     family = find_family(checkpoint.config)
     config = family.read_config(RawConfig(checkpoint.config))
+    model = _compiled(checkpoint, config, format_, kernels) if kernels else _plain(checkpoint, config, DTYPES[format_])
+    return LoadedModel(model, family.model_type, config.vocab_size, config.max_position_embeddings)
+
+
+def _plain(checkpoint: Checkpoint, config: DecoderConfig, dtype: torch.dtype) -> CausalLM:
     decoder = Decoder(config, dtype)
     load_weights(decoder, checkpoint.tensors(), ignored=decoder.unused_weights)
-    return LoadedModel(decoder, family.model_type, config.vocab_size, config.max_position_embeddings)
+    return decoder
+
+
+def _compiled(checkpoint: Checkpoint, config: DecoderConfig, format_: Format, kernels: Kernels) -> CausalLM:
+    return CompiledDecoder(pack_weights(checkpoint, config, format_, lanes=kernels.lanes), kernels)

@@ -46,8 +46,8 @@ struct PellucidDecoder {
 
 struct PellucidTokens {
   const int64_t *input_ids, *positions;
-  const int64_t* logit_rows;  // the tokens that need logits
-  int64_t num_logit_rows;
+  const int64_t* rows;  // the tokens whose results are wanted
+  int64_t num_rows;
 };
 }
 
@@ -105,7 +105,8 @@ class Forward {
 
   int64_t memory() const { return arena_.used(); }
 
-  void run(const PellucidTokens& tokens, const PellucidBatch& batch, char* cache, int64_t layer_bytes, float* logits) {
+  // What the last layer leaves of the rows asked for, normed: float32 [rows][hidden_size].
+  void run(const PellucidTokens& tokens, const PellucidBatch& batch, char* cache, int64_t layer_bytes, float* hidden) {
     Team::run(d_.attention.num_threads, [&](Team& team) {
       std::vector<float> row(padded(std::max({d_.hidden_size, d_.intermediate_size, q_size_ + 2 * kv_size_})));
       begin(team, tokens, row.data());
@@ -114,7 +115,24 @@ class Forward {
         const float* next = layer + 1 < d_.num_layers ? d_.layers[layer + 1].before_attention : nullptr;
         feed_forward(team, d_.layers[layer], layer + 1 < d_.num_layers, next, row.data());
       }
-      finish(team, tokens, row.data(), logits);
+      team.share(static_cast<int>(tokens.num_rows), 1, [&](int64_t index) {
+        norm(x(tokens.rows[index]), d_.norm, d_.eps, d_.hidden_size, hidden + index * d_.hidden_size);
+      });
+    });
+  }
+
+  // float32 [rows][hidden_size] -> [rows][vocabulary]
+  void logits(const float* hidden, float* logits) {
+    Team::run(d_.attention.num_threads, [&](Team& team) {
+      std::vector<float> row(padded(d_.hidden_size));
+      team.share(num_tokens_, 1, [&](int64_t index) {
+        std::copy_n(hidden + index * d_.hidden_size, d_.hidden_size, row.data());
+        write(row.data(), d_.hidden_size, index);
+      });
+      multiply(team, d_.head, ready(d_.hidden_size), num_tokens_, [&](int64_t index, int output, int count, Floats sums) {
+        if (d_.logit_softcap > 0) sums = d_.logit_softcap * tanh(sums / d_.logit_softcap);
+        store_some(logits + index * d_.embedding.outputs + output, sums, count);
+      });
     });
   }
 
@@ -257,16 +275,6 @@ class Forward {
     });
   }
 
-  void finish(Team& team, const PellucidTokens& tokens, float* row, float* logits) {
-    const int num_rows = static_cast<int>(tokens.num_logit_rows);
-    const int vocab_size = d_.embedding.outputs;
-    team.share(num_rows, 1, [&](int index) { write_normed(tokens.logit_rows[index], d_.norm, row, index); });
-    multiply(team, d_.head, ready(d_.hidden_size), num_rows, [&](int index, int output, int count, Floats sums) {
-      if (d_.logit_softcap > 0) sums = d_.logit_softcap * tanh(sums / d_.logit_softcap);
-      store_some(logits + int64_t{index} * vocab_size + output, sums, count);
-    });
-  }
-
   const PellucidDecoder& d_;
   Arena arena_;
   int64_t num_tokens_, num_angles_ = 0;
@@ -314,11 +322,18 @@ extern "C" int64_t pellucid_workspace_bytes(const PellucidDecoder* decoder, int3
   return pellucid::with_types(*decoder, num_tokens, nullptr, [](auto& forward) { return forward.memory(); });
 }
 
-// Logits float32 [logit rows][vocabulary]. The cache has `layer_bytes` for each layer; `workspace` begins at a multiple
+// Hidden states float32 [rows][hidden_size]. The cache has `layer_bytes` for each layer; `workspace` begins at a multiple
 // of 64 bytes.
 extern "C" void pellucid_forward(const PellucidDecoder* decoder, const PellucidTokens* tokens, const PellucidBatch* batch,
-                                 void* cache, int64_t layer_bytes, void* workspace, float* logits) {
+                                 void* cache, int64_t layer_bytes, void* workspace, float* hidden) {
   pellucid::with_types(*decoder, batch->num_tokens, static_cast<char*>(workspace), [&](auto& forward) {
-    forward.run(*tokens, *batch, static_cast<char*>(cache), layer_bytes, logits);
+    forward.run(*tokens, *batch, static_cast<char*>(cache), layer_bytes, hidden);
   });
+}
+
+// Logits float32 [rows][vocabulary] of hidden states [rows][hidden_size].
+extern "C" void pellucid_logits(const PellucidDecoder* decoder, const float* hidden, int32_t num_rows, void* workspace,
+                                float* logits) {
+  pellucid::with_types(*decoder, num_rows, static_cast<char*>(workspace),
+                       [&](auto& forward) { forward.logits(hidden, logits); });
 }
