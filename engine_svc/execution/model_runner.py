@@ -21,6 +21,7 @@ from engine_svc.weights.checkpoint import open_checkpoint
 from engine_svc.weights.errors import ModelLoadError
 from engine_svc.weights.source import locate
 
+
 class ModelRunner:
     """See ``engine_svc.execution.runner.Runner``."""
 

@@ -91,9 +91,7 @@ class _Views:
         return structures.Decoder(
             attention=backend.shape,
             embedding=embedding,
-            head=structures.Linear(
-                (structures.Matrix * 3)(embedding if head is None else head.structure()), 1
-            ),
+            head=structures.Linear((structures.Matrix * 3)(embedding if head is None else head.structure()), 1),
             layers=layers,
             ropes=ropes,
             norm=self._norm(self.model.norm, "model.norm"),

@@ -1,4 +1,4 @@
-"""A decoder's weights as the compiled kernels take them, straight from a checkpoint: torch never holds the whole model."""
+"""A decoder's weights as the compiled kernels take them, straight from a checkpoint, a tensor at a time."""
 
 from __future__ import annotations
 

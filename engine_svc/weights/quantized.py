@@ -30,11 +30,10 @@ class QuantizedRows:
 
     def dequantized(self) -> Tensor:
         """float32 [rows, inputs]"""
-        numbers = self.numbers.float().unflatten(1, (-1, GROUP_SIZE))
-        scales = self.scales.float()[..., None]
+        numbers = _groups(self.numbers.float())
         if self.minima is None:
-            return ((numbers - ZERO_POINT) * scales).flatten(1)
-        return (numbers * scales + self.minima.float()[..., None]).flatten(1)
+            return ((numbers - ZERO_POINT) * self.scales.float()[..., None]).flatten(1)
+        return torch.addcmul(self.minima.float()[..., None], numbers, self.scales.float()[..., None]).flatten(1)
 
 
 def quantize(weights: Tensor) -> QuantizedRows:
@@ -42,7 +41,12 @@ def quantize(weights: Tensor) -> QuantizedRows:
 
     float32 [rows, inputs]
     """
-    groups = torch.nn.functional.pad(weights, (0, -weights.shape[1] % GROUP_SIZE)).unflatten(1, (-1, GROUP_SIZE))
+    groups = _groups(torch.nn.functional.pad(weights, (0, -weights.shape[1] % GROUP_SIZE)))
     scales = (groups.abs().amax(-1) / 127).half()
     numbers = (groups / scales.float()[..., None]).nan_to_num(0.0).round().clamp(-127, 127) + ZERO_POINT
     return QuantizedRows(8, numbers.to(torch.uint8).flatten(1), scales, None)
+
+
+def _groups(rows: Tensor) -> Tensor:
+    """[rows, inputs] -> [rows, groups, inputs of a group]"""
+    return rows.view(len(rows), -1, GROUP_SIZE)
