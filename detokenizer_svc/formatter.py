@@ -33,6 +33,8 @@ class FormatSpec:
     tools: tuple[Tool, ...] = ()
     skip_special_tokens: bool = True
     min_tokens: int = 0
+    named_function: str = ""
+    calls_behind_thinking: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,9 @@ class Formatter:
     def __init__(self, vocabulary: Vocabulary, spec: FormatSpec, context: ParserContext | None = None) -> None:
         check_stop_strings(spec.stop)
         context = replace(context or ParserContext(), reasoning_state=spec.reasoning_state, tools=spec.tools)
-        self._chain = make_chain(spec.reasoning_parser, spec.tool_parser, context)
+        self._chain = make_chain(
+            spec.reasoning_parser, spec.tool_parser, context, calls_in_thinking=not spec.calls_behind_thinking
+        )
         self._stop = StopMatcher(spec.stop) if spec.stop else None
         self._positions = TokenPositions() if spec.stop or spec.reasoning_parser else None
         self._decoder = TokenDecoder(
@@ -83,6 +87,7 @@ class Formatter:
         )
         self._skip_special_tokens = spec.skip_special_tokens
         self._min_tokens = spec.min_tokens
+        self._calls_are_a_reason = not spec.named_function
         self._num_tokens = 0
         self._has_calls = False
 
@@ -154,7 +159,7 @@ class Formatter:
 
     def _ending(self, reason: FinishReason) -> Ending:
         matched = self._stop.matched if self._stop else None
-        called = reason == "stop" and self._has_calls
+        called = reason == "stop" and self._has_calls and self._calls_are_a_reason
         return Ending("tool_calls" if called else reason, matched, self._num_tokens, self._num_reasoning_tokens())
 
     def _num_reasoning_tokens(self) -> int:

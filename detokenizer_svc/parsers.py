@@ -15,8 +15,12 @@ _Factory = Callable[[ParserContext], Stage]
 _FactoryT = TypeVar("_FactoryT", bound=_Factory)
 
 
-def make_chain(reasoning_parser: str, tool_parser: str, context: ParserContext) -> Chain:
+def make_chain(
+    reasoning_parser: str, tool_parser: str, context: ParserContext, *, calls_in_thinking: bool = True
+) -> Chain:
     """The stages for two names; empty: none. One name for both: a format that is both, read by one stage.
+
+    Without ``calls_in_thinking`` a call counts only behind the thinking.
 
     Raises ``InvalidRequest`` for a name that nobody knows.
     """
@@ -27,7 +31,7 @@ def make_chain(reasoning_parser: str, tool_parser: str, context: ParserContext) 
     stages: list[Stage] = []
     if reasoning is not None:
         stages.append(reasoning(context))
-    if reasoning is not None and tools is not None:
+    if reasoning is not None and tools is not None and calls_in_thinking:
         stages.append(CallsInThinking(tools, context))
     if tools is not None:
         stages.append(tools(context))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from detokenizer_svc.deltas import Content, Delta, Reasoning
@@ -11,7 +12,7 @@ from detokenizer_svc.formatter import EngineEnd, FormatSpec, Formatted, Formatte
 from detokenizer_svc.metrics import DetokenizerMetrics
 from detokenizer_svc.reasoning import REASONING_PARSERS
 from detokenizer_svc.stage import FinishReason, ParserContext, ReasoningState, Tool
-from detokenizer_svc.tools import TOOL_PARSERS
+from detokenizer_svc.tools import CALL_SYNTAXES, TOOL_PARSERS
 from detokenizer_svc.vocabulary import Vocabulary
 from protos.v1 import common_pb2
 from protos.v1 import detokenizer_pb2 as pb
@@ -60,6 +61,7 @@ class DetokenizerServicer(pb_grpc.DetokenizerServicer):
             vocab_size=len(self._vocabulary),
             tool_parsers=sorted(TOOL_PARSERS),
             reasoning_parsers=sorted(REASONING_PARSERS),
+            call_syntaxes=[pb.CallSyntax(tool_parser=name, **asdict(syntax)) for name, syntax in CALL_SYNTAXES.items()],
         )
 
     async def _format(self, call: FormatCall) -> None:
@@ -152,6 +154,8 @@ def _spec(request: pb.FormatRequest) -> FormatSpec:
         tools=tuple(Tool(tool.name, tool.parameters_json) for tool in request.tools),
         skip_special_tokens=request.skip_special_tokens if request.HasField("skip_special_tokens") else True,
         min_tokens=request.min_tokens,
+        named_function=request.named_function,
+        calls_behind_thinking=request.calls_behind_thinking,
     )
 
 

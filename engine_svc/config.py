@@ -11,7 +11,8 @@ from pydantic_settings import SettingsConfigDict
 from protos.simulated import MODEL_NAME
 from svclib.config import ServiceSettings
 
-_FOR_WEIGHTS: Final = frozenset({"dtype", "num_threads", "quantization"})
+_FOR_WEIGHTS: Final = frozenset({"dtype", "num_threads", "quantization", "speculation"})
+_FOR_SPECULATION: Final = frozenset({"num_speculative_tokens", "max_speculative_step_tokens"})
 _FOR_SCRIPTS: Final = frozenset({"simulated_step_ms", "tokenizer"})
 
 
@@ -56,6 +57,17 @@ class Settings(ServiceSettings):
     max_prefill_chunk: int = Field(default=256, ge=1, description="most tokens of one sequence in one step")
     max_waiting: int = Field(default=512, ge=0, description="choices that may wait beyond `max_num_seqs`")
 
+    speculation: Literal["auto", "ngram", "off"] = Field(
+        default="auto",
+        description="guess tokens from what was said before (`ngram`), or not; auto does where it cannot change a bit",
+    )
+    num_speculative_tokens: int = Field(
+        default=8, ge=1, le=64, description="most guessed tokens of a sequence in a step"
+    )
+    max_speculative_step_tokens: int = Field(
+        default=32, ge=2, le=1024, description="guessed tokens are added to a step up to so many tokens"
+    )
+
     stall_seconds: float = Field(
         default=60.0, gt=0, le=3600, description="time without a finished step, with work to do, that makes it unready"
     )
@@ -68,6 +80,11 @@ class Settings(ServiceSettings):
     @property
     def simulated(self) -> bool:
         return self.model == MODEL_NAME
+
+    @property
+    def vocabulary_source(self) -> str:
+        """Whose tokens the output is made of."""
+        return self.tokenizer if self.simulated else self.model
 
     @property
     def model_name(self) -> str:
@@ -84,6 +101,11 @@ class Settings(ServiceSettings):
     def _check_effect(self) -> Self:
         """A setting that would change nothing is a mistake."""
         idle, kind = (_FOR_WEIGHTS, "models with weights") if self.simulated else (_FOR_SCRIPTS, "the simulated model")
+        self._refuse(idle, kind)
+        if self.simulated or self.speculation == "off":
+            self._refuse(_FOR_SPECULATION, "speculation")
+        return self
+
+    def _refuse(self, idle: frozenset[str], kind: str) -> None:
         if useless := sorted(idle & self.model_dump(exclude_defaults=True).keys()):
             raise ValueError(f"{', '.join(useless)}: for {kind} only")
-        return self

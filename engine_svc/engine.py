@@ -69,6 +69,7 @@ class Engine:
         results = self._execute(plan.batch)
         outcomes = self._scheduler.apply(plan.batch, results)
         self._publish(outcomes)
+        self._count_drafts(plan.batch, results)
         self._measure_step(plan, outcomes, started)
         return bool(plan.batch)
 
@@ -162,6 +163,12 @@ class Engine:
             self._scheduler.end(sequence)
             self._runner.forget(sequence)
         return len(alive)
+
+    def _count_drafts(self, batch: list[ScheduledSequence], results: list[Sampled | Exception | None]) -> None:
+        for scheduled, result in zip(batch, results, strict=True):
+            if scheduled.drafts:
+                num_accepted = len(result.token_ids) - 1 if isinstance(result, Sampled) else 0
+                self._metrics.count_draft(len(scheduled.drafts), num_accepted)
 
     def _measure_step(self, plan: Plan, outcomes: list[Outcome], started: float) -> None:
         self.loads = self._measure()

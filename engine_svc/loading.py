@@ -1,14 +1,21 @@
-"""From settings to a runner: real weights, or the simulated model."""
+"""From settings to a runner, with real weights or the simulated model, and to an engine around it."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from engine_svc.config import Settings
+from engine_svc.engine import Engine
 from engine_svc.execution.openmp import wait_politely
 from engine_svc.execution.runner import Runner, RunnerInfo
 from engine_svc.execution.simulated import SimulatedRunner
 from engine_svc.execution.vocabulary import load_vocabulary
+from engine_svc.metrics import EngineMetrics
+from engine_svc.scheduling.block_manager import BlockManager
+from engine_svc.scheduling.capacity import Capacity
+from engine_svc.scheduling.scheduler import Scheduler
+from engine_svc.scheduling.speculation import Speculation
+from engine_svc.scheduling.step import StepLimits
 from protos.simulated import MODEL_NAME
 
 _MIB: Final = 1024 * 1024
@@ -37,6 +44,31 @@ def load_runner(settings: Settings) -> Runner:
         attention_backend=settings.attention_backend,
         quantization=settings.quantization,
     )
+
+
+def build_engine(settings: Settings, runner: Runner, metrics: EngineMetrics) -> Engine:
+    """An engine for a loaded model."""
+    info = runner.info
+    blocks = BlockManager(
+        info.num_blocks,
+        settings.block_size,
+        model=f"{info.model_path} {info.dtype}",
+        enable_prefix_caching=settings.enable_prefix_caching,
+    )
+    limits = StepLimits(settings.max_num_seqs, settings.max_num_batched_tokens, settings.max_prefill_chunk)
+    return Engine(runner, Scheduler(limits, blocks, speculation_of(settings, info)), metrics)
+
+
+def capacity_of(settings: Settings, info: RunnerInfo) -> Capacity:
+    """What a request to that engine may hold."""
+    return Capacity(info.max_model_len, settings.block_size, info.num_blocks)
+
+
+def speculation_of(settings: Settings, info: RunnerInfo) -> Speculation | None:
+    """How far to guess ahead of this model; None for not at all, as by default where guesses could change a bit."""
+    if settings.speculation == "off" or (settings.speculation == "auto" and not info.rows_are_independent):
+        return None
+    return Speculation(settings.num_speculative_tokens, settings.max_speculative_step_tokens)
 
 
 def _simulated_info(settings: Settings) -> RunnerInfo:

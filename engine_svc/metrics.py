@@ -37,12 +37,18 @@ class EngineMetrics:
         self._cache_queries = self._counter("vllm:prefix_cache_queries", "Prompt tokens looked up in the prefix cache.")
         self._cache_hits = self._counter("vllm:prefix_cache_hits", "Prompt tokens found in the prefix cache.")
         self._preemptions = self._counter("vllm:num_preemptions", "Times a sequence lost its blocks to an older one.")
+        self._drafts = self._counter("vllm:spec_decode_num_drafts", "Times that tokens of a sequence were guessed.")
+        self._draft_tokens = self._counter("vllm:spec_decode_num_draft_tokens", "Tokens guessed.")
+        self._accepted_tokens = self._counter("vllm:spec_decode_num_accepted_tokens", "Tokens guessed right.")
         self._aborted = self._counter("pellucid_engine_requests_aborted", "Requests that their clients gave up.")
         self._failed = self._counter("pellucid_engine_requests_failed", "Requests that ended with an error.")
         self._step_faults = self._counter("pellucid_engine_step_faults", "Steps that failed as a whole.")
         self._queue_time = self._phase("vllm:request_queue_time_seconds", "From arrival to the first step.")
         self._prefill_time = self._phase("vllm:request_prefill_time_seconds", "From the first step to the first token.")
         self._decode_time = self._phase("vllm:request_decode_time_seconds", "From the first token to the last.")
+        self._grammar_time = self._histogram(
+            "pellucid_engine_grammar_compile_seconds", "Compilation of a constraint.", _STEP_SECONDS
+        )
         self._step_tokens = self._histogram("vllm:iteration_tokens_total", "Tokens computed in a step.", _STEP_TOKENS)
         self._step_time = self._histogram("pellucid_engine_step_seconds", "Duration of a step.", _STEP_SECONDS)
 
@@ -82,6 +88,16 @@ class EngineMetrics:
         self._generation_tokens.inc(num_generated)
         if num_preempted:
             self._preemptions.inc(num_preempted)
+
+    def count_draft(self, num_tokens: int, num_accepted: int) -> None:
+        """So many tokens of a sequence were guessed in a step, so many of them right."""
+        self._drafts.inc()
+        self._draft_tokens.inc(num_tokens)
+        self._accepted_tokens.inc(num_accepted)
+
+    def count_grammar(self, seconds: float) -> None:
+        """A constraint was compiled. From any thread."""
+        self._grammar_time.observe(seconds)
 
     def count_step_fault(self) -> None:
         """A step failed as a whole."""

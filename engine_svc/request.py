@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from engine_svc.grammar.interface import Grammar
+
 FinishReason = Literal["stop", "length"]
 ConstraintKind = Literal["json_object", "json_schema", "regex", "choice", "grammar"]
 
@@ -81,7 +83,7 @@ class Request:
     """A prompt to be continued ``sampling_params.n`` times. ``arrived_at`` is in Unix seconds.
 
     ``open_ended`` says that the client set no ``max_tokens`` and got the rest of the context. Requests with different
-    ``cache_salt`` never share cached keys and values.
+    ``cache_salt`` never share cached keys and values. ``grammar`` is the compiled constraint, if there is one.
     """
 
     request_id: str
@@ -93,6 +95,7 @@ class Request:
     open_ended: bool = False
     cache_salt: str = ""
     thinking: Thinking | None = None
+    grammar: Grammar | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +123,15 @@ class Sampled:
 
     ``logprobs`` is as long as ``token_ids``, or empty when none were asked for. ``token_ids`` may be empty: nothing
     yet, ask again, but not before ``resume_at`` (seconds of ``time.monotonic``). With ``ended`` the choice ends after
-    these tokens for want of more, as if they had reached ``max_tokens``. ``prompt`` is what the step found for the
-    ``prompt_rows`` that it was given.
+    these tokens for want of more, as if they had reached ``max_tokens``; with ``completed`` because its constraint lets
+    nothing follow them. ``prompt`` is what the step found for the ``prompt_rows`` that it was given.
     """
 
     token_ids: tuple[int, ...]
     logprobs: tuple[TokenLogprobs, ...] = ()
     resume_at: float = 0.0
     ended: bool = False
+    completed: bool = False
     prompt: PromptLogprobs | None = None
 
 

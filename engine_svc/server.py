@@ -13,15 +13,13 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from engine_svc.config import Settings
-from engine_svc.engine import Engine
 from engine_svc.execution.runner import Runner
+from engine_svc.grammar.compiler import GrammarCompiler, load_vocabulary
+from engine_svc.grammar.matcher import Vocabulary
 from engine_svc.heartbeat import Heartbeat
-from engine_svc.loading import load_runner
+from engine_svc.loading import build_engine, capacity_of, load_runner
 from engine_svc.metrics import EngineMetrics
-from engine_svc.scheduling.block_manager import BlockManager
-from engine_svc.scheduling.capacity import Capacity, Places
-from engine_svc.scheduling.scheduler import Scheduler
-from engine_svc.scheduling.step import StepLimits
+from engine_svc.scheduling.capacity import Places
 from engine_svc.servicer import Backend, EngineServicer
 from engine_svc.step_loop import StepLoop
 from protos.v1 import engine_pb2, engine_pb2_grpc
@@ -46,6 +44,7 @@ class EngineService:
         self._heartbeat = Heartbeat(settings.stall_seconds)
         self._servicer = EngineServicer()
         self._steps: StepLoop | None = None
+        self._grammars: GrammarCompiler | None = None
         self._watch: asyncio.Task[None] | None = None
 
     def register(self, server: grpc.aio.Server) -> None:
@@ -54,7 +53,9 @@ class EngineService:
     async def start(self, health: Health) -> None:
         log.info("loading", model=self._settings.model)
         runner = await asyncio.to_thread(self._load, self._settings)
-        backend = self._build(runner, lambda: self._die(health))
+        vocabulary = await asyncio.to_thread(load_vocabulary, self._settings.vocabulary_source, runner.info.vocab_size)
+        backend = self._build(runner, vocabulary, lambda: self._die(health))
+        self._grammars = backend.grammars
         self._servicer.attach(backend)
         self._steps = backend.steps
         # What is loaded stays for good: a collection that looked at all of it would be felt as a pause in every stream.
@@ -69,20 +70,15 @@ class EngineService:
     async def stop(self) -> None:
         if self._watch is not None:
             self._watch.cancel()
+        if self._grammars is not None:
+            self._grammars.close()
         if self._steps is not None:
             await self._steps.stop()
 
-    def _build(self, runner: Runner, on_death: Callable[[], None]) -> Backend:
+    def _build(self, runner: Runner, vocabulary: Vocabulary | None, on_death: Callable[[], None]) -> Backend:
         settings, info = self._settings, runner.info
         metrics = EngineMetrics(self.registry, settings.model_name)
-        blocks = BlockManager(
-            info.num_blocks,
-            settings.block_size,
-            model=f"{info.model_path} {info.dtype}",
-            enable_prefix_caching=settings.enable_prefix_caching,
-        )
-        limits = StepLimits(settings.max_num_seqs, settings.max_num_batched_tokens, settings.max_prefill_chunk)
-        engine = Engine(runner, Scheduler(limits, blocks), metrics)
+        engine = build_engine(settings, runner, metrics)
         places = Places(settings.max_num_seqs, settings.max_waiting)
         steps = StepLoop(engine, places, self._heartbeat, on_death)
         metrics.watch_loads(lambda: steps.loads, info.num_blocks)
@@ -92,8 +88,8 @@ class EngineService:
             enable_prefix_caching=settings.enable_prefix_caching,
             dtype=info.dtype,
         )
-        capacity = Capacity(info.max_model_len, settings.block_size, info.num_blocks)
-        return Backend(info, capacity, settings.max_num_seqs, steps)
+        grammars = GrammarCompiler(vocabulary, metrics.count_grammar)
+        return Backend(info, capacity_of(settings, info), settings.max_num_seqs, steps, grammars)
 
     async def _watch_heartbeat(self, health: Health) -> None:
         """Be unready while the step loop owes a step for too long, and ready again when it has made one."""

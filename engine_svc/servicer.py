@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 import grpc
 
 from engine_svc.execution.runner import RunnerInfo
+from engine_svc.grammar.compiler import GrammarCompiler
 from engine_svc.output import RequestOutput
 from engine_svc.request import (
     ChoiceOutput,
@@ -26,7 +27,14 @@ from engine_svc.request import (
 )
 from engine_svc.scheduling.capacity import Capacity
 from engine_svc.step_loop import StepLoop
-from engine_svc.validation import MAX_SCRIPT_BYTES, check_end_tokens, check_prompt, check_sampling, check_script
+from engine_svc.validation import (
+    MAX_SCRIPT_BYTES,
+    check_end_tokens,
+    check_prompt,
+    check_sampling,
+    check_script,
+    check_thinking,
+)
 from protos.v1 import common_pb2, engine_pb2, engine_pb2_grpc
 from svclib.errors import InvalidRequest, ServiceError, Unsupported
 from svclib.server import unary
@@ -46,6 +54,7 @@ class Backend:
     capacity: Capacity
     max_num_seqs: int
     steps: StepLoop
+    grammars: GrammarCompiler
 
 
 class EngineServicer(engine_pb2_grpc.EngineServicer):
@@ -87,6 +96,7 @@ class EngineServicer(engine_pb2_grpc.EngineServicer):
             block_size=capacity.block_size,
             num_blocks=capacity.num_blocks,
             max_num_seqs=self._backend.max_num_seqs,
+            supports_constraints=self._backend.grammars.is_supported,
         )
 
     @unary
@@ -104,6 +114,7 @@ class EngineServicer(engine_pb2_grpc.EngineServicer):
     async def _generate(self, call: GenerateCall) -> None:
         """One request, from its opening to its last event. Leaving in any way takes it out of the engine."""
         request = read_request(call.request, self._backend.info, self._backend.capacity)
+        request = await self._backend.grammars.attach(request)
         finished: asyncio.Future[ServiceError | None] = asyncio.get_running_loop().create_future()
 
         def listen(output: RequestOutput) -> None:
@@ -140,8 +151,6 @@ def read_request(message: engine_pb2.GenerateRequest, info: RunnerInfo, capacity
     check_prompt(prompt, info.vocab_size)
     params = _read_sampling(message.sampling_params, max_tokens)
     check_sampling(params, info.vocab_size)
-    if params.constraint is not None:
-        raise Unsupported("this model's output cannot be constrained", param=params.constraint.kind)
     eos_token_ids = frozenset(message.eos_token_ids or info.eos_token_ids)
     check_end_tokens(eos_token_ids, info.vocab_size, param="eos_token_ids")
     return Request(
@@ -152,7 +161,7 @@ def read_request(message: engine_pb2.GenerateRequest, info: RunnerInfo, capacity
         script=_read_script(message.simulate, info) if message.HasField("simulate") else None,
         arrived_at=time.time(),
         open_ended=asked is None,
-        thinking=_read_thinking(message) if params.constraint is not None else None,
+        thinking=_read_thinking(message, info.vocab_size) if params.constraint is not None else None,
     )
 
 
@@ -191,12 +200,14 @@ def _read_constraint(message: engine_pb2.SamplingParams) -> Constraint | None:
     return None
 
 
-def _read_thinking(message: engine_pb2.GenerateRequest) -> Thinking | None:
+def _read_thinking(message: engine_pb2.GenerateRequest, vocab_size: int) -> Thinking | None:
     """None when the constraint holds from the first token."""
     if message.reasoning_state not in (common_pb2.REASONING_STATE_OPEN, common_pb2.REASONING_STATE_UNDECIDED):
         return None
     is_open = message.reasoning_state == common_pb2.REASONING_STATE_OPEN
-    return Thinking(is_open, tuple(message.reasoning_start_token_ids), tuple(message.reasoning_end_token_ids))
+    thinking = Thinking(is_open, tuple(message.reasoning_start_token_ids), tuple(message.reasoning_end_token_ids))
+    check_thinking(thinking, vocab_size)
+    return thinking
 
 
 def _read_script(message: engine_pb2.SimulatedScript, info: RunnerInfo) -> Script:

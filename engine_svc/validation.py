@@ -11,13 +11,14 @@ from operator import attrgetter
 from struct import pack, unpack
 from typing import Final
 
-from engine_svc.request import SamplingParams, Script
+from engine_svc.request import SamplingParams, Script, Thinking
 from svclib.errors import InvalidRequest
 
 MAX_CHOICES: Final = 128
 MAX_LOGPROBS: Final = 20
 MAX_END_TOKENS: Final = 128
 MAX_LOGIT_BIASES: Final = 1024
+MAX_TAG_TOKENS: Final = 64
 MAX_SCRIPT_BYTES: Final = 256 * 1024
 MAX_SCRIPT_STEPS: Final = 1_000_000
 MAX_SCRIPT_DELAY: Final = 600.0
@@ -85,6 +86,17 @@ def check_script(script: Script, vocab_size: int) -> None:
         raise InvalidRequest(f"delay_ms must be between 0 and {MAX_SCRIPT_DELAY * 1000:.0f}", param="simulate.delay_ms")
     for step in script.steps:
         check_token_ids(step, vocab_size, param="simulate.steps")
+
+
+def check_thinking(thinking: Thinking, vocab_size: int) -> None:
+    """Raises ``InvalidRequest`` for tags that are missing, too long, or of tokens that the model does not know."""
+    tags = {"reasoning_end_token_ids": thinking.end_token_ids}
+    if not thinking.is_open:
+        tags["reasoning_start_token_ids"] = thinking.start_token_ids
+    for param, token_ids in tags.items():
+        if not 1 <= len(token_ids) <= MAX_TAG_TOKENS:
+            raise InvalidRequest(f"{param} must hold 1 to {MAX_TAG_TOKENS} ids, not {len(token_ids)}", param=param)
+        check_token_ids(token_ids, vocab_size, param=param)
 
 
 def _check_logit_bias(params: SamplingParams, vocab_size: int) -> None:

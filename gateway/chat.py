@@ -41,6 +41,26 @@ class Tool:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolChoice:
+    """How the tools may be used: ``auto`` leaves it to the model, ``required`` demands calls, ``named`` one call."""
+
+    mode: Literal["auto", "required", "named"] = "auto"
+    allowed: tuple[str, ...] | None = None
+    """The functions that may be called; None: all."""
+
+    @property
+    def is_forced(self) -> bool:
+        return self.mode != "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class JsonFormat:
+    """The content must be JSON: a value of a JSON Schema, or without one any object."""
+
+    schema_json: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Sampling:
     """How to choose tokens; see ``SamplingParams`` in engine.proto. ``logprobs`` counts the alternatives to report."""
 
@@ -89,6 +109,11 @@ class ChatRequest:
     stop: tuple[str, ...] = ()
     tools: tuple[Tool, ...] = ()
     """The tools to offer: none with ``tool_choice: none``."""
+    tool_choice: ToolChoice = ToolChoice()
+    parallel_tool_calls: bool = True
+    """Several calls may be made in one answer."""
+    response_format: JsonFormat | None = None
+    """None: the content may be any text."""
     stream: StreamOptions | None = None
     """None: one answer, not a stream."""
     skip_special_tokens: bool | None = None

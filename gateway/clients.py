@@ -12,7 +12,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from gateway.chat import ChatRequest, Message, Sampling, Tool
 from gateway.peers import (
+    CallSyntax,
     Chunk,
+    Constraint,
     ContentDelta,
     Delta,
     DetokenizerInfo,
@@ -21,11 +23,14 @@ from gateway.peers import (
     Finish,
     Formatted,
     GenerateEvent,
+    GenerateOptions,
     Head,
     Prompt,
     ReasoningDelta,
     ReasoningState,
+    ReasoningTags,
     ScriptTokens,
+    Thinking,
     TokenAlternative,
     TokenizerInfo,
     TokenLogProb,
@@ -88,6 +93,7 @@ class TokenizerClient:
             knows_thinking=info.capabilities.thinking,
             tool_parser=info.tool_parser,
             reasoning_parser=info.reasoning_parser,
+            reasoning_tags=tuple((tags.reasoning_parser, _reasoning_tags(tags)) for tags in info.reasoning_tags),
         )
 
     async def render(self, request: ChatRequest, request_id: str) -> Prompt:
@@ -141,18 +147,21 @@ class SessionEngine:
             max_context_length=info.max_context_length,
             vocab_size=info.vocab_size,
             simulated=info.simulated,
+            supports_constraints=info.supports_constraints,
         )
 
     def generate(
-        self, request: ChatRequest, prompt: Prompt, script: ScriptTokens | None, opening: Opening
+        self, request: ChatRequest, prompt: Prompt, options: GenerateOptions, opening: Opening
     ) -> SessionGeneration:
         message = engine_pb2.GenerateRequest(
             request_id=opening.request_id,
             input_ids=prompt.token_ids,
             sampling_params=_sampling_params(request.sampling, request.n),
             eos_token_ids=prompt.eos_token_ids,
-            simulate=None if script is None else _simulated_script(script),
+            simulate=None if options.script is None else _simulated_script(options.script),
         )
+        if options.constraint is not None:
+            _constrain(message, options.constraint, options.thinking)
         return SessionGeneration(self._session.open(message, opening))
 
     async def close(self) -> None:
@@ -172,7 +181,11 @@ class DetokenizerClient:
         """The known formats. Raises ``ServiceError``."""
         call = self._stub.GetInfo(detokenizer_pb2.DetokenizerInfoRequest(), timeout=INFO_SECONDS)
         info = await _answer(call, "detokenizer")
-        return DetokenizerInfo(frozenset(info.tool_parsers), frozenset(info.reasoning_parsers))
+        return DetokenizerInfo(
+            frozenset(info.tool_parsers),
+            frozenset(info.reasoning_parsers),
+            tuple((syntax.tool_parser, _call_syntax(syntax)) for syntax in info.call_syntaxes),
+        )
 
     def format(
         self,
@@ -182,9 +195,11 @@ class DetokenizerClient:
         tool_parser: str,
         reasoning_parser: str,
         reasoning_state: ReasoningState,
+        calls_behind_thinking: bool,
         opening: Opening,
     ) -> list[Formatting]:
         """A formatting for each choice; each begins when its context is entered. An empty parser is none."""
+        choice = request.tool_choice
         message = detokenizer_pb2.FormatRequest(
             request_id=opening.request_id,
             prompt_tail_ids=prompt.token_ids[-PROMPT_TAIL_TOKENS:],
@@ -195,6 +210,8 @@ class DetokenizerClient:
             tools=_tools(request.tools),
             skip_special_tokens=request.skip_special_tokens,
             min_tokens=request.sampling.min_tokens,
+            named_function=choice.allowed[0] if choice.mode == "named" and choice.allowed else "",
+            calls_behind_thinking=calls_behind_thinking,
         )
         return [Formatting(self._session.open(message, opening)) for _ in range(request.n)]
 
@@ -298,6 +315,29 @@ def _tools(tools: Sequence[Tool]) -> list[common_pb2.ToolDefinition]:
         )
         for tool in tools
     ]
+
+
+def _reasoning_tags(tags: tokenizer_pb2.ReasoningTags) -> ReasoningTags:
+    return ReasoningTags(tuple(tags.start_token_ids), tuple(tags.end_token_ids))
+
+
+def _call_syntax(syntax: detokenizer_pb2.CallSyntax) -> CallSyntax:
+    return CallSyntax(syntax.opening, syntax.before_name, syntax.before_arguments, syntax.closing, syntax.separator)
+
+
+def _constrain(message: engine_pb2.GenerateRequest, constraint: Constraint, thinking: Thinking | None) -> None:
+    params = message.sampling_params
+    match constraint.kind:
+        case "json_object":
+            params.json_object = True
+        case "json_schema":
+            params.json_schema = constraint.text
+        case "grammar":
+            params.grammar = constraint.text
+    if thinking is not None:
+        message.reasoning_state = common_pb2.ReasoningState.ValueType(thinking.state)
+        message.reasoning_start_token_ids.extend(thinking.tags.start_token_ids)
+        message.reasoning_end_token_ids.extend(thinking.tags.end_token_ids)
 
 
 def _sampling_params(sampling: Sampling, n: int) -> engine_pb2.SamplingParams:

@@ -8,7 +8,18 @@ from functools import lru_cache
 from typing import Self
 
 from gateway.chat import ChatRequest
-from gateway.peers import DetokenizerInfo, EngineInfo, Prompt, ReasoningState, TokenizerInfo
+from gateway.constraint import asked_by, constraint_of
+from gateway.peers import (
+    CallSyntax,
+    Constraint,
+    DetokenizerInfo,
+    EngineInfo,
+    Prompt,
+    ReasoningState,
+    ReasoningTags,
+    Thinking,
+    TokenizerInfo,
+)
 from svclib.errors import ContextLengthExceeded, InvalidRequest, ModelNotFound, Unavailable, Unsupported
 
 
@@ -32,6 +43,11 @@ class Model:
     """Why tools cannot be offered; empty: they can."""
     reasoning_parser: str
     knows_thinking: bool
+    reasoning_tags: ReasoningTags | None
+    """None: no thinking is looked for, or it has no pair of tags."""
+    supports_constraints: bool
+    call_syntax: CallSyntax | None
+    """None: calls can be read, but the model cannot be made to write them."""
     template_version: str
     fingerprint: str
     """Changes with the weights, their element type and the template; see ``system_fingerprint``."""
@@ -43,16 +59,20 @@ class Model:
     ) -> Self:
         """Raises ``Unavailable`` when the operator wants a format that the detokenizer does not know."""
         tool_parser = _choose("tool", parsers.tool_parser, tokenizer.tool_parser, detokenizer.tool_parsers)
+        reasoning_parser = _choose(
+            "reasoning", parsers.reasoning_parser, tokenizer.reasoning_parser, detokenizer.reasoning_parsers
+        )
         return cls(
             max_context_length=engine.max_context_length,
             vocab_size=engine.vocab_size,
             simulated=engine.simulated,
             tool_parser=tool_parser,
             no_tools_because=_no_tools_because(tool_parser, tokenizer, parsers),
-            reasoning_parser=_choose(
-                "reasoning", parsers.reasoning_parser, tokenizer.reasoning_parser, detokenizer.reasoning_parsers
-            ),
+            reasoning_parser=reasoning_parser,
             knows_thinking=tokenizer.knows_thinking,
+            reasoning_tags=dict(tokenizer.reasoning_tags).get(reasoning_parser),
+            supports_constraints=engine.supports_constraints,
+            call_syntax=dict(detokenizer.call_syntaxes).get(tool_parser),
             template_version=tokenizer.template_version,
             fingerprint=_fingerprint(engine.model_path, engine.dtype, tokenizer.template_version),
         )
@@ -63,6 +83,7 @@ class Model:
             raise Unsupported(f"tools are not supported: {self.no_tools_because}", param="tools")
         if request.script is not None and not self.simulated:
             raise Unsupported("simulate needs the simulated model", param="simulate")
+        self._check_constraint(request)
         self._check_token_ids("stop_token_ids", request.sampling.stop_token_ids)
         self._check_token_ids("logit_bias", request.sampling.logit_bias)
 
@@ -89,6 +110,31 @@ class Model:
         if prompt.reasoning_state is ReasoningState.CLOSED and not self.knows_thinking:
             return ReasoningState.UNDECIDED
         return prompt.reasoning_state
+
+    def constraint(self, request: ChatRequest) -> Constraint | None:
+        """What the output must match, of a request that was checked; None: anything will do."""
+        return constraint_of(request, self.call_syntax)
+
+    def thinking(self, prompt: Prompt) -> Thinking | None:
+        """What a constraint leaves free; None: nothing."""
+        state = self.reasoning_state(prompt)
+        if self.reasoning_tags is None or state is ReasoningState.CLOSED:
+            return None
+        return Thinking(state, self.reasoning_tags)
+
+    def _check_constraint(self, request: ChatRequest) -> None:
+        param = asked_by(request)
+        if not param:
+            return
+        reason = ""
+        if not self.supports_constraints:
+            reason = "the engine cannot constrain what this model writes"
+        elif request.tools and self.call_syntax is None:
+            reason = f"nothing here writes calls in the format {self.tool_parser}"
+        elif self.reasoning_parser and self.reasoning_tags is None:
+            reason = f"where thinking in the format {self.reasoning_parser} ends is not known to the engine"
+        if reason:
+            raise Unsupported(f"{param} is not supported: {reason}", param=param)
 
     def _check_token_ids(self, param: str, token_ids: tuple[int, ...] | dict[int, float]) -> None:
         if token_ids and max(token_ids) >= self.vocab_size:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from gateway.chat import ChatRequest
 from svclib.session import Opening
@@ -28,6 +28,25 @@ class ReasoningState(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class ReasoningTags:
+    """The tags around the thinking, in tokens."""
+
+    start_token_ids: tuple[int, ...]
+    end_token_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CallSyntax:
+    """How a format writes a call; see detokenizer.proto."""
+
+    opening: str
+    before_name: str
+    before_arguments: str
+    closing: str
+    separator: str
+
+
+@dataclass(frozen=True, slots=True)
 class TokenizerInfo:
     template_version: str
     shows_tools: bool
@@ -35,6 +54,8 @@ class TokenizerInfo:
     tool_parser: str
     """Name of the format that the template suggests; empty: none."""
     reasoning_parser: str
+    reasoning_tags: tuple[tuple[str, ReasoningTags], ...] = ()
+    """Of each reasoning format that has a pair of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +65,15 @@ class EngineInfo:
     max_context_length: int
     vocab_size: int
     simulated: bool
+    supports_constraints: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class DetokenizerInfo:
     tool_parsers: frozenset[str]
     reasoning_parsers: frozenset[str]
+    call_syntaxes: tuple[tuple[str, CallSyntax], ...] = ()
+    """Of each tool call format in which a model can be made to call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +88,32 @@ class Prompt:
     tokenized_at: float
     ignored_kwargs: Sequence[str]
     """Names of template variables that the template never reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """What the output must match; ``kind`` is the field of engine.proto, which says more."""
+
+    kind: Literal["json_object", "json_schema", "grammar"]
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """The beginning of the output that a constraint leaves free."""
+
+    state: ReasoningState
+    tags: ReasoningTags
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateOptions:
+    """What a request asks of the engine beside the prompt and ``Sampling``."""
+
+    script: ScriptTokens | None = None
+    constraint: Constraint | None = None
+    thinking: Thinking | None = None
+    """Without it a constraint holds from the first token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +242,7 @@ class EngineClient(Protocol):
         """The loaded model. Raises ``ServiceError``."""
 
     def generate(
-        self, request: ChatRequest, prompt: Prompt, script: ScriptTokens | None, opening: Opening
+        self, request: ChatRequest, prompt: Prompt, options: GenerateOptions, opening: Opening
     ) -> AbstractAsyncContextManager[Generation]:
         """A request, which begins when the context is entered."""
 

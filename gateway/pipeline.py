@@ -21,6 +21,7 @@ from typing import TypeAlias, TypeVar
 from gateway.balancer import Balancer
 from gateway.chat import ChatRequest
 from gateway.clients import DetokenizerClient, Formatting, TokenizerClient
+from gateway.constraint import asked_by
 from gateway.merge import Merge
 from gateway.metrics import GatewayMetrics
 from gateway.model import Model, ParserChoice
@@ -29,6 +30,7 @@ from gateway.peers import (
     DetokenizerInfo,
     EngineClient,
     EngineInfo,
+    GenerateOptions,
     Generation,
     Prompt,
     ScriptTokens,
@@ -78,10 +80,11 @@ class Pipeline:
         prompt = await self._render(request, record)
         model.check_length(request, len(prompt.token_ids))
         script = await self._tokenize_script(request, record)
+        options = GenerateOptions(script, model.constraint(request), model.thinking(prompt))
         opening = Opening(record.request_id, timeout=max(0.0, until - time.time()))
         async with (
-            self._generate(request, prompt, script, opening, record) as generation,
-            self._format(request, prompt, model, opening, record) as formattings,
+            self._generate(request, prompt, options, opening, record) as generation,
+            self._format(request, prompt, model, options, opening, record) as formattings,
             Merge(
                 self._feed(generation, formattings, record),
                 *(_read(index, each, generation, record) for index, each in enumerate(formattings)),
@@ -134,14 +137,14 @@ class Pipeline:
         self,
         request: ChatRequest,
         prompt: Prompt,
-        script: ScriptTokens | None,
+        options: GenerateOptions,
         opening: Opening,
         record: RequestRecord,
     ) -> AsyncIterator[Generation]:
         with self.engines.choose(choices=request.n) as engine:
             record.replicas["engine"] = engine.address
             try:
-                async with engine.client.generate(request, prompt, script, opening) as generation:
+                async with engine.client.generate(request, prompt, options, opening) as generation:
                     yield generation
             except InvalidRequest as error:
                 error.param = _as_client_spells(error.param, request)
@@ -149,7 +152,13 @@ class Pipeline:
 
     @asynccontextmanager
     async def _format(
-        self, request: ChatRequest, prompt: Prompt, model: Model, opening: Opening, record: RequestRecord
+        self,
+        request: ChatRequest,
+        prompt: Prompt,
+        model: Model,
+        options: GenerateOptions,
+        opening: Opening,
+        record: RequestRecord,
     ) -> AsyncIterator[list[Formatting]]:
         with self.detokenizers.choose(choices=request.n) as detokenizer:
             record.replicas["detokenizer"] = detokenizer.address
@@ -159,6 +168,7 @@ class Pipeline:
                 tool_parser=model.tool_parser if request.tools else "",
                 reasoning_parser=model.reasoning_parser,
                 reasoning_state=model.reasoning_state(prompt),
+                calls_behind_thinking=options.constraint is not None,
                 opening=opening,
             )
             async with AsyncExitStack() as stack:
@@ -196,6 +206,8 @@ def _as_client_spells(param: str | None, request: ChatRequest) -> str | None:
             return request.max_tokens_param
         case "logprobs":
             return "top_logprobs"
+        case "json_object" | "json_schema" | "grammar":
+            return asked_by(request)
     return param
 
 

@@ -42,7 +42,7 @@ class ServiceSettings(BaseSettings):
         try:
             return cls(_cli_parse_args=argv, _cli_prog_name=f"python -m {cls.__module__.split('.')[0]}")
         except ValidationError as error:
-            raise SettingsError("; ".join(map(_fault, error.errors()))) from None
+            raise SettingsError(faults(error)) from None
 
     @classmethod
     def _refuse_unknown_variables(cls) -> None:
@@ -53,8 +53,13 @@ class ServiceSettings(BaseSettings):
             raise SettingsError(f"unknown setting {', '.join(unknown)}; known are {', '.join(sorted(known))}")
 
 
+def faults(error: ValidationError) -> str:
+    """All that is wrong with some settings, in one line."""
+    return "; ".join(map(_fault, error.errors()))
+
+
 def _fault(error: ErrorDetails) -> str:
-    """One fault as a line; a fault between settings names none."""
+    """One fault; a fault between settings names none."""
     place = ".".join(map(str, error["loc"]))
     message = error["msg"].removeprefix("Value error, ")
     return f"{place}: {message}" if place else message

@@ -85,7 +85,7 @@ def _logging_with_ours() -> None:
 
 
 def _from_gguf(path: Path) -> LoadedTokenizer:
-    from tokenizer_svc.gguf_tokenizer import load_gguf_tokenizer
+    from svclib.gguf_tokenizer import load_gguf_tokenizer
 
     _logging_with_ours()
     backend, turn_ends = load_gguf_tokenizer(path)

@@ -38,6 +38,14 @@ class TokenizedPrompt:
     tokenized_at: float
 
 
+@dataclass(frozen=True, slots=True)
+class TagTokens:
+    """The tags around the thinking as token ids."""
+
+    start: tuple[int, ...]
+    end: tuple[int, ...]
+
+
 class PromptTokenizer:
     """Holds no state between calls. May be used from several threads at once."""
 
@@ -49,6 +57,11 @@ class PromptTokenizer:
         self._byte_tokens = ByteTokens(loaded.tokenizer, self._encoder)
         self.vocab_size = self._encoder.vocab_size
         self.bos_token_id = loaded.bos_token_id
+        self.reasoning_tags = {
+            name: TagTokens(*(tuple(self._encoder.encode_inside(tag, parse_special_tokens=True)) for tag in tags))
+            for name, tags in formats.THINK_TAGS.items()
+        }
+        """By the name of the reasoning format."""
         inferred = () if loaded.knows_turn_ends else self._turn_ends(loaded.tokenizer)
         self.eos_token_ids = tuple(dict.fromkeys((*loaded.eos_token_ids, *inferred)))
 

@@ -89,6 +89,10 @@ class TokenizerServicer(pb_grpc.TokenizerServicer):
             capabilities=_capabilities(tokenizer),
             tool_parser=tokenizer.tool_format,
             reasoning_parser=tokenizer.reasoning_format,
+            reasoning_tags=[
+                pb.ReasoningTags(reasoning_parser=name, start_token_ids=tags.start, end_token_ids=tags.end)
+                for name, tags in tokenizer.reasoning_tags.items()
+            ],
         )
 
     @property

@@ -7,6 +7,10 @@ from types import MappingProxyType
 from typing import Final
 
 from detokenizer_svc.stage import ParserContext, Stage
-from detokenizer_svc.tools.hermes import Hermes
+from detokenizer_svc.tools import hermes
+from detokenizer_svc.tools.call_syntax import CallSyntax
 
-TOOL_PARSERS: Final[Mapping[str, Callable[[ParserContext], Stage]]] = MappingProxyType({"hermes": Hermes})
+TOOL_PARSERS: Final[Mapping[str, Callable[[ParserContext], Stage]]] = MappingProxyType({"hermes": hermes.Hermes})
+
+CALL_SYNTAXES: Final[Mapping[str, CallSyntax]] = MappingProxyType({"hermes": hermes.SYNTAX})
+"""Of those formats in which a model can be made to call."""

@@ -17,10 +17,19 @@ from detokenizer_svc.json_value import Reading
 from detokenizer_svc.stage import FinishReason, ParserContext, TextStage
 from detokenizer_svc.tags import TagSearch
 from detokenizer_svc.tools.call_object import CallObject
+from detokenizer_svc.tools.call_syntax import CallSyntax
 from detokenizer_svc.tools.call_writer import CallWriter
 
 OPENING: Final = "<tool_call>"
 CLOSING: Final = "</tool_call>"
+
+SYNTAX: Final = CallSyntax(
+    opening=OPENING,
+    before_name='\n{"name": "',
+    before_arguments='", "arguments": ',
+    closing=f"}}\n{CLOSING}",
+    separator="\n",
+)
 
 
 class Hermes(TextStage):

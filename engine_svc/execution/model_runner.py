@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence as SequenceOf
 
 import torch
+from torch import Tensor
 
 from engine_svc.attention.backends import create_backend, find_kernels
 from engine_svc.attention.interface import AttentionBackend, AttentionConfig
@@ -55,13 +56,17 @@ class ModelRunner:
         attention = self._attention.begin(step.paged)
         hidden = self._model(step.input_ids, step.positions, attention, step.rows)
         sampling, prompts = hidden[: step.num_samples], hidden[step.num_samples :]
-        sampled = self._sampler.sample(self._model.logits(sampling), [e.sequence for e in batch if e.samples])
+        sampled = self._sample(self._model.logits(sampling), [entry for entry in batch if entry.samples])
         if not len(prompts):
             return sampled
         return add_prompt_logprobs(batch, sampled, prompts, self._model.logits, self._info.vocab_size)
 
     def forget(self, sequence: Sequence) -> None:
         self._sampler.forget(sequence)
+
+    def _sample(self, logits: Tensor, batch: list[ScheduledSequence]) -> list[Sampled | Exception]:
+        sequences, drafts = [entry.sequence for entry in batch], [entry.drafts for entry in batch]
+        return self._sampler.sample(logits, sequences, drafts)
 
 
 def load_model_runner(

@@ -14,19 +14,31 @@ from engine_svc.scheduling.sequence import Sequence
 class ScheduledSequence:
     """A run of tokens of one sequence to be computed in this step.
 
-    The tokens are ``sequence.token_ids[start : start + num_tokens]``; keys and values of all tokens before ``start``
-    are in the cache already, and ``sequence.block_table`` has room for these. When ``samples`` is true the run ends
-    with the last known token, so the step must choose what follows it.
+    Keys and values of all tokens before ``start`` are in the cache already, and ``sequence.block_table`` has room for
+    the ``num_tokens`` of the run. When ``samples`` is true the last known token is in it, so the step must choose what
+    follows it. The run then goes on with ``drafts``, guesses of what will be chosen: the step may choose one token more
+    after each draft that it chose itself.
     """
 
     sequence: Sequence
     start: int
     num_tokens: int
+    drafts: tuple[int, ...] = ()
+
+    @property
+    def token_ids(self) -> list[int]:
+        """The run's tokens, drafts included."""
+        return [*self.sequence.token_ids[self.start : self._end], *self.drafts]
 
     @property
     def samples(self) -> bool:
         """Whether the step chooses a next token for this sequence."""
-        return self.start + self.num_tokens == self.sequence.num_tokens
+        return self._end == self.sequence.num_tokens
+
+    @property
+    def _end(self) -> int:
+        """Where the tokens end that are no drafts."""
+        return self.start + self.num_tokens - len(self.drafts)
 
     @property
     def prompt_rows(self) -> range:
@@ -45,7 +57,11 @@ class ScheduledSequence:
 
 @dataclass(frozen=True, slots=True)
 class RunnerInfo:
-    """What a runner loaded, and its limits."""
+    """What a runner loaded, and its limits.
+
+    ``rows_are_independent`` promises that what is computed for a token is the same to the bit whatever else the step
+    computes, so that drafts change nothing.
+    """
 
     model_path: str
     model_type: str
@@ -55,6 +71,7 @@ class RunnerInfo:
     num_blocks: int
     eos_token_ids: tuple[int, ...]
     simulated: bool = False
+    rows_are_independent: bool = False
 
 
 class DeviceLost(Exception):

@@ -1,7 +1,8 @@
 """Chooses the next token of each sequence, in one pass over the batch, in float32.
 
-The order is: log probabilities from the raw logits; forbidden endings, biases and penalties; then the best token, or
-temperature, min-p, top-k, top-p and the draw. Each row is a function of its own logits and its own sequence.
+The order is: log probabilities from the raw logits; forbidden endings, biases, penalties, masks of constraints; then
+the best token, or temperature, min-p, top-k, top-p and the draw. Each row is a function of its own logits and its own
+sequence.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import numpy.typing as npt
 from torch import Tensor
 
 from engine_svc.execution.sampling.adjust import adjust
+from engine_svc.execution.sampling.constrain import conclude, constrain
 from engine_svc.execution.sampling.draw import draw
 from engine_svc.execution.sampling.logprobs import token_logprobs
 from engine_svc.execution.sampling.state import SamplingState
-from engine_svc.request import Sampled
+from engine_svc.execution.sampling.verify import verify
+from engine_svc.request import Sampled, TokenLogprobs
 from engine_svc.scheduling.sequence import Sequence
 
 _GROUP_ELEMENTS: Final = 1 << 18
@@ -35,24 +38,44 @@ class Sampler:
         """Number of sequences that something is kept of."""
         return len(self._states)
 
-    def sample(self, logits: Tensor, sequences: SequenceOf[Sequence]) -> list[Sampled | Exception]:
-        """One token for each row of ``logits`` [rows, vocab]; a row with NaN or +inf gets an exception."""
+    def sample(
+        self, logits: Tensor, sequences: SequenceOf[Sequence], drafts: SequenceOf[tuple[int, ...]] | None = None
+    ) -> list[Sampled | Exception]:
+        """One token for each sequence, and one more for each of its drafts that proves right.
+
+        ``logits`` [rows, vocab] are those after each sequence's last token, then those after each of its drafts, where
+        it has any. A row with NaN or +inf gets an exception.
+        """
+        if drafts is None or not any(drafts):
+            return self._sample_rows(logits, [self._state(sequence) for sequence in sequences])
+        states = [
+            self._state(sequence).after(guesses[:count])
+            for sequence, guesses in zip(sequences, drafts, strict=True)
+            for count in range(len(guesses) + 1)
+        ]
+        return verify(self._sample_rows(logits, states), drafts)
+
+    @staticmethod
+    def _sample_rows(logits: Tensor, states: SequenceOf[SamplingState]) -> list[Sampled | Exception]:
+        """The token that follows in each row of ``logits`` [rows, vocab]."""
         logits = logits.float()
-        states = [self._state(sequence) for sequence in sequences]
         token_ids = logits.numpy().argmax(axis=-1)  # the first of equals; NaN if there is one
         finite = np.take_along_axis(logits.numpy(), token_ids[:, None], axis=-1)[:, 0] < np.inf
-        sound = [(row, state) for row, state in enumerate(states) if finite[row]]
+        results: list[Sampled | Exception | None] = [
+            constrain(state) if finite[row] else FloatingPointError("logits are not finite")
+            for row, state in enumerate(states)
+        ]
+        sound = [(row, state) for row, state in enumerate(states) if results[row] is None]
         for rows in _groups((row for row, state in sound if not state.takes_likeliest), logits.shape[1]):
             token_ids[rows] = _choose(logits[rows].numpy(), [states[row] for row in rows])
-        results: list[Sampled | Exception] = [FloatingPointError("logits are not finite") for _ in states]
-        for row, _ in sound:
-            results[row] = Sampled((int(token_ids[row]),))
+        logprobs: dict[int, tuple[TokenLogprobs, ...]] = {}
         for rows in _groups((row for row, state in sound if state.params.logprobs is not None), logits.shape[1]):
             num_top = [states[row].params.logprobs or 0 for row in rows]
             found = token_logprobs(logits[rows], token_ids[rows].tolist(), num_top)
-            for row, logprobs in zip(rows, found, strict=True):
-                results[row] = Sampled((int(token_ids[row]),), (logprobs,))
-        return results
+            logprobs |= {row: (entry,) for row, entry in zip(rows, found, strict=True)}
+        for row, state in sound:
+            results[row] = conclude(state, Sampled((int(token_ids[row]),), logprobs.get(row, ())))
+        return [result for result in results if result is not None]
 
     def forget(self, sequence: Sequence) -> None:
         self._states.pop(sequence.seq_id, None)

@@ -22,7 +22,10 @@ class Step:
     positions: Tensor
     """int64 [tokens]"""
     rows: Tensor
-    """Which tokens need logits: first those after which a token is sampled, then prompt rows, int64 [rows]"""
+    """Which tokens need logits: first those after which a token is sampled, then prompt rows, int64 [rows]
+
+    A token is sampled after the last known one of a sequence, and after each of its drafts.
+    """
     num_samples: int
     paged: PagedBatch
 
@@ -37,14 +40,19 @@ def prepare(batch: SequenceOf[ScheduledSequence], block_size: int) -> Step:
     positions = np.arange(ends[-1]) - (first_rows - starts)[owners]
     tables = _block_tables(batch)
     slots = tables[owners, positions // block_size].astype(np.int64) * block_size + positions % block_size
-    tokens = [t for e in batch for t in e.sequence.token_ids[e.start : e.start + e.num_tokens]]
-    samples = np.array([entry.samples for entry in batch])
+    tokens = [token for entry in batch for token in entry.token_ids]
+    samples = [
+        row
+        for entry, end in zip(batch, ends, strict=True)
+        if entry.samples
+        for row in range(end - 1 - len(entry.drafts), end)
+    ]
     prompt_rows = [row - e.start + first for e, first in zip(batch, first_rows, strict=True) for row in e.prompt_rows]
     return Step(
         input_ids=torch.tensor(tokens, dtype=torch.int64),
         positions=torch.from_numpy(positions),
-        rows=torch.from_numpy(np.concatenate((ends[samples] - 1, np.array(prompt_rows, np.int64)))),
-        num_samples=int(samples.sum()),
+        rows=torch.tensor([*samples, *prompt_rows], dtype=torch.int64),
+        num_samples=len(samples),
         paged=PagedBatch(
             slot_mapping=torch.from_numpy(slots),
             query_starts=torch.from_numpy(np.concatenate(([0], ends)).astype(np.int32)),

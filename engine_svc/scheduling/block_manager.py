@@ -71,6 +71,11 @@ class BlockManager:
             sequence.block_table.append(self._take())
         return True
 
+    def trim(self, sequence: Sequence) -> None:
+        """Take back the blocks beyond the known tokens, which only drafts were in."""
+        while len(sequence.block_table) > self.blocks_for(sequence.num_tokens):
+            self._release(sequence.block_table.pop())
+
     def publish(self, sequence: Sequence, start: int) -> None:
         """Make the blocks that became full since ``start`` computed tokens available to others with this prefix."""
         first, last = start // self.block_size, sequence.num_computed_tokens // self.block_size

@@ -20,7 +20,8 @@ class Ending:
 def ending_of(sequence: Sequence, sampled: Sampled) -> Ending | None:
     """Where the new tokens, not yet appended, end the choice; None if it goes on.
 
-    The first ``min_tokens`` tokens never end it, and ``max_tokens`` always do.
+    The first ``min_tokens`` tokens never end it, and ``max_tokens`` always do. A constraint that is fulfilled ends it
+    whatever those say.
     """
     params = sequence.request.sampling_params
     position = sequence.num_output_tokens
@@ -28,6 +29,9 @@ def ending_of(sequence: Sequence, sampled: Sampled) -> Ending | None:
         if token_id in sequence.end_token_ids and position >= params.min_tokens:
             return Ending(count, "stop", token_id)
         position += 1
-        if position >= params.max_tokens:
+        is_complete = sampled.completed and count == len(sampled.token_ids)
+        if position >= params.max_tokens and not is_complete:
             return Ending(count, "length")
+    if sampled.completed:
+        return Ending(len(sampled.token_ids), "stop")
     return Ending(len(sampled.token_ids), "length") if sampled.ended else None

@@ -20,6 +20,7 @@ from engine_svc.request import ChoiceOutput, Sampled
 from engine_svc.scheduling.block_manager import BlockManager
 from engine_svc.scheduling.ending import ending_of
 from engine_svc.scheduling.sequence import Sequence, Status
+from engine_svc.scheduling.speculation import Speculation
 from engine_svc.scheduling.step import Outcome, Plan, StepLimits
 from engine_svc.scheduling.waiting_queue import WaitingQueue
 
@@ -29,9 +30,10 @@ _by_age = attrgetter("seq_id")
 class Scheduler:
     """Owns every live sequence. Not thread-safe: it belongs to the step loop."""
 
-    def __init__(self, limits: StepLimits, blocks: BlockManager) -> None:
+    def __init__(self, limits: StepLimits, blocks: BlockManager, speculation: Speculation | None = None) -> None:
         self._limits = limits
         self._blocks = blocks
+        self._speculation = speculation
         self._running: list[Sequence] = []
         self._waiting = WaitingQueue()
 
@@ -74,6 +76,8 @@ class Scheduler:
         plan = Plan()
         self._schedule_running(plan, now)
         self._schedule_waiting(plan)
+        if self._speculation is not None:
+            self._speculation.extend(plan, self._blocks)
         return plan
 
     def apply(self, batch: list[ScheduledSequence], results: list[Sampled | Exception | None]) -> list[Outcome]:
@@ -93,7 +97,9 @@ class Scheduler:
         assert len(self._running) <= self._limits.max_num_seqs
         for sequence in self._running:
             assert 0 <= sequence.num_computed_tokens < sequence.num_tokens
-            assert self._blocks.blocks_for(sequence.num_computed_tokens) <= len(sequence.block_table)
+            num_blocks = len(sequence.block_table)
+            assert self._blocks.blocks_for(sequence.num_computed_tokens) <= num_blocks
+            assert num_blocks <= self._blocks.blocks_for(sequence.num_tokens), "blocks of drafts are kept"
 
     def _schedule_running(self, plan: Plan, now: float) -> None:
         due = [sequence for sequence in self._running if sequence.resume_at <= now]
@@ -170,10 +176,11 @@ class Scheduler:
             return sequence, result
         output = self._append(sequence, result) if result is not None else None
         # The last token counts as computed only once another follows it, so that a step which yields nothing is asked
-        # again for what comes after that token.
+        # again for what comes after that token. Drafts that were not chosen are behind it and never count.
         computed = scheduled.start + scheduled.num_tokens
         sequence.num_computed_tokens = min(computed, sequence.num_tokens - 1)
         self._blocks.publish(sequence, scheduled.start)
+        self._blocks.trim(sequence)
         if sequence.finish_reason is not None:
             self.end(sequence)
         return (sequence, output) if output is not None else None

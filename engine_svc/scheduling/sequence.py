@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from engine_svc.request import FinishReason, Request
+from engine_svc.scheduling.ngram import NgramDrafter
 
 
 class Status(Enum):
@@ -23,7 +24,7 @@ class Sequence:
     Keys and values of the first ``num_computed_tokens`` tokens are in the blocks of ``block_table``. ``siblings`` are
     all choices of the request, this one among them; empty when it is the only one. ``block_hashes`` are those of the
     full blocks, as far as anybody asked. ``resume_at`` is when it may be computed again, by ``time.monotonic``.
-    ``num_prompt_logprobs`` counts the prompt tokens whose log probabilities were told.
+    ``num_prompt_logprobs`` counts the prompt tokens whose log probabilities were told. ``drafter`` is there once asked.
     """
 
     request: Request
@@ -40,6 +41,7 @@ class Sequence:
     block_hashes: list[bytes] = field(default_factory=list, repr=False)
     resume_at: float = 0.0
     num_prompt_logprobs: int = 0
+    drafter: NgramDrafter | None = field(default=None, repr=False)
     end_token_ids: frozenset[int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

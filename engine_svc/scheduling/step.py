@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from engine_svc.execution.runner import ScheduledSequence
@@ -32,6 +32,12 @@ class Plan:
         """Compute this many tokens of a sequence, from where it stands."""
         self.batch.append(ScheduledSequence(sequence, sequence.num_computed_tokens, num_tokens))
         self.num_tokens += num_tokens
+
+    def add_drafts(self, row: int, drafts: tuple[int, ...]) -> None:
+        """Compute these guesses too, after the tokens of an entry that samples."""
+        entry = self.batch[row]
+        self.batch[row] = replace(entry, num_tokens=entry.num_tokens + len(drafts), drafts=drafts)
+        self.num_tokens += len(drafts)
 
 
 Outcome: TypeAlias = tuple[Sequence, ChoiceOutput | Exception]

@@ -16,6 +16,8 @@ _HUB_FILES: Final = [
     "generation_config.json",
     "model*.safetensors",
     "model.safetensors.index.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
     # How sentence-transformers uses the model.
     "modules.json",
     "sentence_bert_config.json",

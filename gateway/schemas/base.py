@@ -56,10 +56,16 @@ class Schema(BaseModel):
                 yield f"{prefix}{name}"
 
 
-def validate(schema: type[SchemaT], document: Mapping[str, Any], whole: frozenset[str] = frozenset()) -> SchemaT:
-    """Read a document. Raises ``InvalidRequest`` for the first fault; in a field among ``whole`` it names the field.
+def validate(
+    schema: type[SchemaT],
+    document: Mapping[str, Any],
+    whole: frozenset[str] = frozenset(),
+    placed: frozenset[str] = frozenset(),
+) -> SchemaT:
+    """Read a document. Raises ``InvalidRequest`` for the first fault.
 
-    Inputs are never repeated in the message.
+    In a field among ``whole`` or ``placed`` it names the field; among ``placed`` its message says where. Inputs are
+    never repeated in the message.
     """
     try:
         return schema.model_validate(document)
@@ -67,8 +73,8 @@ def validate(schema: type[SchemaT], document: Mapping[str, Any], whole: frozense
         faults = error.errors(include_url=False, include_input=False)
     path = tuple(part for part in faults[0]["loc"] if not (isinstance(part, str) and part.startswith(TAG)))
     is_entry = len(path) > 1 and path[0] in whole
-    param = spell(path[:1] if is_entry else path)
-    subject = f"a part of {param}" if is_entry else param
+    param = spell(path[:1] if is_entry or path[0] in placed else path)
+    subject = f"a part of {param}" if is_entry else spell(path)
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
     raise InvalidRequest(f"{subject} {_sentence(faults[0])}{more}", param=param)
 

@@ -7,11 +7,12 @@ and the tokenizer check again what they alone can know.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 from pydantic import Discriminator, Field, Tag
 
 from gateway import chat
+from gateway.constraint import asked_by
 from gateway.limits import (
     MAX_BIASES,
     MAX_CHOICES,
@@ -32,12 +33,14 @@ from gateway.limits import (
 )
 from gateway.schemas.base import TAG, Schema, validate
 from gateway.schemas.messages import Message, read_message
+from gateway.schemas.response_format import ResponseFormat, read_response_format
 from gateway.schemas.simulate import Simulate, read_script
 from gateway.schemas.tools import Tool, dump_object, read_tool_choice, read_tools
 from gateway.schemas.unsupported import is_known, refuse_unsupported
 from svclib.errors import InvalidRequest, Unsupported
 
-_NAMED_AS_A_WHOLE: Final = frozenset({"logit_bias", "metadata", "response_format", "stop", "stop_token_ids"})
+_NAMED_AS_A_WHOLE: Final = frozenset({"logit_bias", "metadata", "stop", "stop_token_ids"})
+_PLACED_IN_THE_MESSAGE: Final = frozenset({"response_format"})
 
 Label = Annotated[str, Field(max_length=MAX_LABEL_CHARS)]
 StopString = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]
@@ -66,10 +69,6 @@ class StreamOptions(Schema):
     include_usage: bool | None = None
     continuous_usage_stats: bool | None = None
     include_obfuscation: bool | None = None
-
-
-class ResponseFormat(Schema):
-    type: Literal["text", "json_object", "json_schema", "structural_tag"]
 
 
 class ChatCompletion(Schema):
@@ -111,6 +110,7 @@ class ChatCompletion(Schema):
 
     tools: Annotated[list[Tool], Field(max_length=MAX_TOOLS, fail_fast=True)] | None = None
     tool_choice: Any = None
+    parallel_tool_calls: bool | None = None
 
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
@@ -142,13 +142,16 @@ class ChatCompletion(Schema):
             yield from tool.unknown(f"tools[{number}].")
         if self.stream_options is not None:
             yield from self.stream_options.unknown("stream_options.")
+        if self.response_format is not None:
+            yield from self.response_format.unknown("response_format.")
 
 
 def read_chat(document: Mapping[str, Any], *, reject_unknown: bool) -> chat.ChatRequest:
     """The request in a document. Raises ``InvalidRequest`` naming the field at fault."""
-    fields = validate(ChatCompletion, document, _NAMED_AS_A_WHOLE)
+    fields = validate(ChatCompletion, document, _NAMED_AS_A_WHOLE, _PLACED_IN_THE_MESSAGE)
     refuse_unsupported(document)
     tools = read_tools(fields.tools or ())
+    tool_choice = read_tool_choice(fields.tool_choice, tools)
     stop = (fields.stop,) if isinstance(fields.stop, str) else tuple(fields.stop or ())
     request = chat.ChatRequest(
         model=fields.model,
@@ -156,7 +159,10 @@ def read_chat(document: Mapping[str, Any], *, reject_unknown: bool) -> chat.Chat
         sampling=_read_sampling(fields),
         n=fields.n or 1,
         stop=stop,
-        tools=tools if read_tool_choice(fields.tool_choice, tools) else (),
+        tools=() if tool_choice is None else tools,
+        tool_choice=tool_choice or chat.ToolChoice(),
+        parallel_tool_calls=fields.parallel_tool_calls is not False,
+        response_format=read_response_format(fields.response_format),
         stream=_read_stream(fields),
         skip_special_tokens=fields.skip_special_tokens,
         **_read_prompt(fields),
@@ -165,6 +171,11 @@ def read_chat(document: Mapping[str, Any], *, reject_unknown: bool) -> chat.Chat
         ignored=tuple(fields.unknown()),
         rejects_unknown=reject_unknown,
     )
+    if request.continue_final_message and (constrained_by := asked_by(request)):
+        raise InvalidRequest(
+            f"{constrained_by} is about whole answers and excludes continue_final_message",
+            param="continue_final_message",
+        )
     if request.ignored and reject_unknown:
         raise InvalidRequest(f"nobody knows the field {request.ignored[0]}", param=request.ignored[0])
     return request
@@ -218,8 +229,6 @@ def _read_stream(fields: ChatCompletion) -> chat.StreamOptions | None:
 
 def _read_prompt(fields: ChatCompletion) -> dict[str, Any]:
     """The fields that only the chat template sees."""
-    if fields.response_format is not None and fields.response_format.type != "text":
-        raise Unsupported("only text can be asked for", param="response_format")
     if fields.continue_final_message:
         if fields.add_generation_prompt:
             raise InvalidRequest("add_generation_prompt excludes continue_final_message", param="add_generation_prompt")

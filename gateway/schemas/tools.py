@@ -12,6 +12,7 @@ from gateway import chat
 from gateway.json_body import check_depth
 from gateway.limits import MAX_DESCRIPTION_CHARS, MAX_SCHEMA_BYTES
 from gateway.schemas.base import Schema
+from gateway.schemas.json_schema import check_strict
 from svclib.errors import InvalidRequest, Unsupported
 
 
@@ -50,20 +51,21 @@ def _read_tool(tool: Tool, param: str) -> chat.Tool:
     if tool.function is None:
         raise InvalidRequest(f"{param}.function is missing", param=f"{param}.function")
     function = tool.function
-    if function.strict:
-        raise Unsupported("strict tools are not supported", param=f"{param}.function.strict")
     return chat.Tool(
         function.name,
         function.description,
-        _read_parameters(function.parameters, f"{param}.function.parameters"),
+        _read_parameters(function.parameters, f"{param}.function.parameters", strict=bool(function.strict)),
         function.strict,
     )
 
 
-def _read_parameters(parameters: dict[str, Any] | None, param: str) -> str | None:
+def _read_parameters(parameters: dict[str, Any] | None, param: str, *, strict: bool) -> str | None:
     if parameters is None:
         return None
-    return dump_object(parameters, param, MAX_SCHEMA_BYTES)
+    text = dump_object(parameters, param, MAX_SCHEMA_BYTES)
+    if strict:
+        check_strict(parameters, param=param, place=param)
+    return text
 
 
 def dump_object(value: dict[str, Any], param: str, max_bytes: int) -> str:
@@ -75,23 +77,44 @@ def dump_object(value: dict[str, Any], param: str, max_bytes: int) -> str:
     return text.decode()
 
 
-def read_tool_choice(choice: Any, tools: Sequence[chat.Tool]) -> bool:
-    """Whether the tools are offered to the model. Raises ``InvalidRequest`` and ``Unsupported``."""
+def read_tool_choice(choice: Any, tools: Sequence[chat.Tool]) -> chat.ToolChoice | None:
+    """How the tools may be used; None: not at all. Raises ``InvalidRequest`` and ``Unsupported``."""
     match choice:
         case None | "auto":
-            return True
+            return chat.ToolChoice()
         case "none":
-            return False
+            return None
         case "required":
-            wanted = None
-        case {"type": "function", "function": {"name": str(wanted)}}:
-            pass
-        case {"type": "allowed_tools" | "custom"}:
-            raise Unsupported("this kind of tool_choice is not supported", param="tool_choice")
-        case _:
-            raise InvalidRequest("tool_choice must be `none`, `auto`, `required` or a function", param="tool_choice")
+            _check_declared(None, tools)
+            return chat.ToolChoice("required")
+        case {"type": "function", "function": {"name": str(name)}}:
+            _check_declared((name,), tools)
+            return chat.ToolChoice("named", (name,))
+        case {"type": "allowed_tools", "allowed_tools": {"mode": "auto" | "required" as mode, "tools": [*allowed]}}:
+            names = tuple(dict.fromkeys(map(_allowed_name, allowed)))
+            _check_declared(names, tools)
+            return chat.ToolChoice(mode, names)
+        case {"type": "custom"}:
+            raise Unsupported("custom tools are not supported", param="tool_choice")
+    raise InvalidRequest(
+        "tool_choice must be `none`, `auto`, `required`, a function or allowed_tools", param="tool_choice"
+    )
+
+
+def _allowed_name(entry: Any) -> str:
+    match entry:
+        case {"type": "function", "function": {"name": str(name)}}:
+            return name
+    raise InvalidRequest("tool_choice.allowed_tools.tools must hold functions", param="tool_choice")
+
+
+def _check_declared(names: Sequence[str] | None, tools: Sequence[chat.Tool]) -> None:
+    """Raises ``InvalidRequest`` unless there are tools, and some of these names; all are declared."""
     if not tools:
         raise InvalidRequest("tool_choice asks for a tool, and there are no tools", param="tool_choice")
-    if wanted is not None and wanted not in {tool.name for tool in tools}:
+    if names is None:
+        return
+    if not names:
+        raise InvalidRequest("tool_choice allows no tool", param="tool_choice")
+    if not {tool.name for tool in tools}.issuperset(names):
         raise InvalidRequest("tool_choice names a function that is not among the tools", param="tool_choice")
-    raise Unsupported("tool_choice must be `none` or `auto`; the model cannot be made to call", param="tool_choice")

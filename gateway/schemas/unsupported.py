@@ -17,7 +17,6 @@ ASKS_FOR_NOTHING: Final[Mapping[str, Any]] = {
     "functions": None,
     "modalities": ["text"],
     "moderation": None,
-    "parallel_tool_calls": True,
     "prediction": None,
     "reasoning_effort": None,
     "store": False,

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from protos.v1 import common_pb2 as protos_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bprotos/v1/detokenizer.proto\x12\x0bpellucid.v1\x1a\x16protos/v1/common.proto\"\xbd\x02\n\rFormatRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x17\n\x0fprompt_tail_ids\x18\x02 \x03(\r\x12\x0c\n\x04stop\x18\x03 \x03(\t\x12\x18\n\x10reasoning_parser\x18\x04 \x01(\t\x12\x34\n\x0freasoning_state\x18\x05 \x01(\x0e\x32\x1b.pellucid.v1.ReasoningState\x12\x13\n\x0btool_parser\x18\x06 \x01(\t\x12*\n\x05tools\x18\x07 \x03(\x0b\x32\x1b.pellucid.v1.ToolDefinition\x12 \n\x13skip_special_tokens\x18\x08 \x01(\x08H\x00\x88\x01\x01\x12\x17\n\nmin_tokens\x18\t \x01(\rH\x01\x88\x01\x01\x42\x16\n\x14_skip_special_tokensB\r\n\x0b_min_tokens\"\x85\x01\n\x0b\x46ormatInput\x12\x11\n\ttoken_ids\x18\x01 \x03(\r\x12\x34\n\x0foutput_logprobs\x18\x02 \x01(\x0b\x32\x1b.pellucid.v1.OutputLogProbs\x12\x15\n\rfinish_reason\x18\x03 \x01(\t\x12\x16\n\x0e\x65nded_by_token\x18\x04 \x01(\x08\"K\n\rToolCallDelta\x12\r\n\x05index\x18\x01 \x01(\r\x12\n\n\x02id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x11\n\targuments\x18\x04 \x01(\t\"i\n\x05\x44\x65lta\x12\x11\n\x07\x63ontent\x18\x01 \x01(\tH\x00\x12\x13\n\treasoning\x18\x02 \x01(\tH\x00\x12/\n\ttool_call\x18\x03 \x01(\x0b\x32\x1a.pellucid.v1.ToolCallDeltaH\x00\x42\x07\n\x05\x64\x65lta\"G\n\x10TokenAlternative\x12\x13\n\x0btoken_bytes\x18\x01 \x01(\x0c\x12\r\n\x05token\x18\x02 \x01(\t\x12\x0f\n\x07logprob\x18\x03 \x01(\x02\"j\n\x0cTokenLogProb\x12.\n\x07sampled\x18\x01 \x01(\x0b\x32\x1d.pellucid.v1.TokenAlternative\x12*\n\x03top\x18\x02 \x03(\x0b\x32\x1d.pellucid.v1.TokenAlternative\"\x8b\x02\n\x0b\x46ormatEvent\x12\"\n\x06\x64\x65ltas\x18\x01 \x03(\x0b\x32\x12.pellucid.v1.Delta\x12+\n\x08logprobs\x18\x02 \x03(\x0b\x32\x19.pellucid.v1.TokenLogProb\x12\x15\n\rfinish_reason\x18\x03 \x01(\t\x12\x19\n\x0cmatched_stop\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x1e\n\x11\x63ompletion_tokens\x18\x05 \x01(\rH\x01\x88\x01\x01\x12\x1d\n\x10reasoning_tokens\x18\x06 \x01(\rH\x02\x88\x01\x01\x42\x0f\n\r_matched_stopB\x14\n\x12_completion_tokensB\x13\n\x11_reasoning_tokens\"\xd1\x01\n\x16\x44\x65tokenizerClientEntry\x12\n\n\x02id\x18\x01 \x01(\x04\x12*\n\x04open\x18\x02 \x01(\x0b\x32\x1a.pellucid.v1.FormatRequestH\x00\x12)\n\x05input\x18\x03 \x01(\x0b\x32\x18.pellucid.v1.FormatInputH\x00\x12%\n\x06\x63\x61ncel\x18\x04 \x01(\x0b\x32\x13.pellucid.v1.CancelH\x00\x12%\n\x07opening\x18\x05 \x01(\x0b\x32\x14.pellucid.v1.OpeningB\x06\n\x04\x62ody\"N\n\x16\x44\x65tokenizerClientFrame\x12\x34\n\x07\x65ntries\x18\x01 \x03(\x0b\x32#.pellucid.v1.DetokenizerClientEntry\"\xa1\x01\n\x16\x44\x65tokenizerServerEntry\x12\n\n\x02id\x18\x01 \x01(\x04\x12)\n\x05\x65vent\x18\x02 \x01(\x0b\x32\x18.pellucid.v1.FormatEventH\x00\x12\x1f\n\x03\x65nd\x18\x03 \x01(\x0b\x32\x10.pellucid.v1.EndH\x00\x12\'\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x14.pellucid.v1.FailureH\x00\x42\x06\n\x04\x62ody\"N\n\x16\x44\x65tokenizerServerFrame\x12\x34\n\x07\x65ntries\x18\x01 \x03(\x0b\x32#.pellucid.v1.DetokenizerServerEntry\"\x18\n\x16\x44\x65tokenizerInfoRequest\"V\n\x0f\x44\x65tokenizerInfo\x12\x12\n\nvocab_size\x18\x01 \x01(\r\x12\x14\n\x0ctool_parsers\x18\x02 \x03(\t\x12\x19\n\x11reasoning_parsers\x18\x03 \x03(\t2\xb4\x01\n\x0b\x44\x65tokenizer\x12W\n\x07Session\x12#.pellucid.v1.DetokenizerClientFrame\x1a#.pellucid.v1.DetokenizerServerFrame(\x01\x30\x01\x12L\n\x07GetInfo\x12#.pellucid.v1.DetokenizerInfoRequest\x1a\x1c.pellucid.v1.DetokenizerInfob\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bprotos/v1/detokenizer.proto\x12\x0bpellucid.v1\x1a\x16protos/v1/common.proto\"\xf4\x02\n\rFormatRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x17\n\x0fprompt_tail_ids\x18\x02 \x03(\r\x12\x0c\n\x04stop\x18\x03 \x03(\t\x12\x18\n\x10reasoning_parser\x18\x04 \x01(\t\x12\x34\n\x0freasoning_state\x18\x05 \x01(\x0e\x32\x1b.pellucid.v1.ReasoningState\x12\x13\n\x0btool_parser\x18\x06 \x01(\t\x12*\n\x05tools\x18\x07 \x03(\x0b\x32\x1b.pellucid.v1.ToolDefinition\x12 \n\x13skip_special_tokens\x18\x08 \x01(\x08H\x00\x88\x01\x01\x12\x17\n\nmin_tokens\x18\t \x01(\rH\x01\x88\x01\x01\x12\x16\n\x0enamed_function\x18\n \x01(\t\x12\x1d\n\x15\x63\x61lls_behind_thinking\x18\x0b \x01(\x08\x42\x16\n\x14_skip_special_tokensB\r\n\x0b_min_tokens\"\x85\x01\n\x0b\x46ormatInput\x12\x11\n\ttoken_ids\x18\x01 \x03(\r\x12\x34\n\x0foutput_logprobs\x18\x02 \x01(\x0b\x32\x1b.pellucid.v1.OutputLogProbs\x12\x15\n\rfinish_reason\x18\x03 \x01(\t\x12\x16\n\x0e\x65nded_by_token\x18\x04 \x01(\x08\"K\n\rToolCallDelta\x12\r\n\x05index\x18\x01 \x01(\r\x12\n\n\x02id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x11\n\targuments\x18\x04 \x01(\t\"i\n\x05\x44\x65lta\x12\x11\n\x07\x63ontent\x18\x01 \x01(\tH\x00\x12\x13\n\treasoning\x18\x02 \x01(\tH\x00\x12/\n\ttool_call\x18\x03 \x01(\x0b\x32\x1a.pellucid.v1.ToolCallDeltaH\x00\x42\x07\n\x05\x64\x65lta\"G\n\x10TokenAlternative\x12\x13\n\x0btoken_bytes\x18\x01 \x01(\x0c\x12\r\n\x05token\x18\x02 \x01(\t\x12\x0f\n\x07logprob\x18\x03 \x01(\x02\"j\n\x0cTokenLogProb\x12.\n\x07sampled\x18\x01 \x01(\x0b\x32\x1d.pellucid.v1.TokenAlternative\x12*\n\x03top\x18\x02 \x03(\x0b\x32\x1d.pellucid.v1.TokenAlternative\"\x8b\x02\n\x0b\x46ormatEvent\x12\"\n\x06\x64\x65ltas\x18\x01 \x03(\x0b\x32\x12.pellucid.v1.Delta\x12+\n\x08logprobs\x18\x02 \x03(\x0b\x32\x19.pellucid.v1.TokenLogProb\x12\x15\n\rfinish_reason\x18\x03 \x01(\t\x12\x19\n\x0cmatched_stop\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x1e\n\x11\x63ompletion_tokens\x18\x05 \x01(\rH\x01\x88\x01\x01\x12\x1d\n\x10reasoning_tokens\x18\x06 \x01(\rH\x02\x88\x01\x01\x42\x0f\n\r_matched_stopB\x14\n\x12_completion_tokensB\x13\n\x11_reasoning_tokens\"\xd1\x01\n\x16\x44\x65tokenizerClientEntry\x12\n\n\x02id\x18\x01 \x01(\x04\x12*\n\x04open\x18\x02 \x01(\x0b\x32\x1a.pellucid.v1.FormatRequestH\x00\x12)\n\x05input\x18\x03 \x01(\x0b\x32\x18.pellucid.v1.FormatInputH\x00\x12%\n\x06\x63\x61ncel\x18\x04 \x01(\x0b\x32\x13.pellucid.v1.CancelH\x00\x12%\n\x07opening\x18\x05 \x01(\x0b\x32\x14.pellucid.v1.OpeningB\x06\n\x04\x62ody\"N\n\x16\x44\x65tokenizerClientFrame\x12\x34\n\x07\x65ntries\x18\x01 \x03(\x0b\x32#.pellucid.v1.DetokenizerClientEntry\"\xa1\x01\n\x16\x44\x65tokenizerServerEntry\x12\n\n\x02id\x18\x01 \x01(\x04\x12)\n\x05\x65vent\x18\x02 \x01(\x0b\x32\x18.pellucid.v1.FormatEventH\x00\x12\x1f\n\x03\x65nd\x18\x03 \x01(\x0b\x32\x10.pellucid.v1.EndH\x00\x12\'\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x14.pellucid.v1.FailureH\x00\x42\x06\n\x04\x62ody\"N\n\x16\x44\x65tokenizerServerFrame\x12\x34\n\x07\x65ntries\x18\x01 \x03(\x0b\x32#.pellucid.v1.DetokenizerServerEntry\"\x18\n\x16\x44\x65tokenizerInfoRequest\"\x85\x01\n\nCallSyntax\x12\x13\n\x0btool_parser\x18\x01 \x01(\t\x12\x0f\n\x07opening\x18\x02 \x01(\t\x12\x13\n\x0b\x62\x65\x66ore_name\x18\x03 \x01(\t\x12\x18\n\x10\x62\x65\x66ore_arguments\x18\x04 \x01(\t\x12\x0f\n\x07\x63losing\x18\x05 \x01(\t\x12\x11\n\tseparator\x18\x06 \x01(\t\"\x86\x01\n\x0f\x44\x65tokenizerInfo\x12\x12\n\nvocab_size\x18\x01 \x01(\r\x12\x14\n\x0ctool_parsers\x18\x02 \x03(\t\x12\x19\n\x11reasoning_parsers\x18\x03 \x03(\t\x12.\n\rcall_syntaxes\x18\x04 \x03(\x0b\x32\x17.pellucid.v1.CallSyntax2\xb4\x01\n\x0b\x44\x65tokenizer\x12W\n\x07Session\x12#.pellucid.v1.DetokenizerClientFrame\x1a#.pellucid.v1.DetokenizerServerFrame(\x01\x30\x01\x12L\n\x07GetInfo\x12#.pellucid.v1.DetokenizerInfoRequest\x1a\x1c.pellucid.v1.DetokenizerInfob\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,31 +33,33 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.v1.detokenizer_pb2',
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_FORMATREQUEST']._serialized_start=69
-  _globals['_FORMATREQUEST']._serialized_end=386
-  _globals['_FORMATINPUT']._serialized_start=389
-  _globals['_FORMATINPUT']._serialized_end=522
-  _globals['_TOOLCALLDELTA']._serialized_start=524
-  _globals['_TOOLCALLDELTA']._serialized_end=599
-  _globals['_DELTA']._serialized_start=601
-  _globals['_DELTA']._serialized_end=706
-  _globals['_TOKENALTERNATIVE']._serialized_start=708
-  _globals['_TOKENALTERNATIVE']._serialized_end=779
-  _globals['_TOKENLOGPROB']._serialized_start=781
-  _globals['_TOKENLOGPROB']._serialized_end=887
-  _globals['_FORMATEVENT']._serialized_start=890
-  _globals['_FORMATEVENT']._serialized_end=1157
-  _globals['_DETOKENIZERCLIENTENTRY']._serialized_start=1160
-  _globals['_DETOKENIZERCLIENTENTRY']._serialized_end=1369
-  _globals['_DETOKENIZERCLIENTFRAME']._serialized_start=1371
-  _globals['_DETOKENIZERCLIENTFRAME']._serialized_end=1449
-  _globals['_DETOKENIZERSERVERENTRY']._serialized_start=1452
-  _globals['_DETOKENIZERSERVERENTRY']._serialized_end=1613
-  _globals['_DETOKENIZERSERVERFRAME']._serialized_start=1615
-  _globals['_DETOKENIZERSERVERFRAME']._serialized_end=1693
-  _globals['_DETOKENIZERINFOREQUEST']._serialized_start=1695
-  _globals['_DETOKENIZERINFOREQUEST']._serialized_end=1719
-  _globals['_DETOKENIZERINFO']._serialized_start=1721
-  _globals['_DETOKENIZERINFO']._serialized_end=1807
-  _globals['_DETOKENIZER']._serialized_start=1810
-  _globals['_DETOKENIZER']._serialized_end=1990
+  _globals['_FORMATREQUEST']._serialized_end=441
+  _globals['_FORMATINPUT']._serialized_start=444
+  _globals['_FORMATINPUT']._serialized_end=577
+  _globals['_TOOLCALLDELTA']._serialized_start=579
+  _globals['_TOOLCALLDELTA']._serialized_end=654
+  _globals['_DELTA']._serialized_start=656
+  _globals['_DELTA']._serialized_end=761
+  _globals['_TOKENALTERNATIVE']._serialized_start=763
+  _globals['_TOKENALTERNATIVE']._serialized_end=834
+  _globals['_TOKENLOGPROB']._serialized_start=836
+  _globals['_TOKENLOGPROB']._serialized_end=942
+  _globals['_FORMATEVENT']._serialized_start=945
+  _globals['_FORMATEVENT']._serialized_end=1212
+  _globals['_DETOKENIZERCLIENTENTRY']._serialized_start=1215
+  _globals['_DETOKENIZERCLIENTENTRY']._serialized_end=1424
+  _globals['_DETOKENIZERCLIENTFRAME']._serialized_start=1426
+  _globals['_DETOKENIZERCLIENTFRAME']._serialized_end=1504
+  _globals['_DETOKENIZERSERVERENTRY']._serialized_start=1507
+  _globals['_DETOKENIZERSERVERENTRY']._serialized_end=1668
+  _globals['_DETOKENIZERSERVERFRAME']._serialized_start=1670
+  _globals['_DETOKENIZERSERVERFRAME']._serialized_end=1748
+  _globals['_DETOKENIZERINFOREQUEST']._serialized_start=1750
+  _globals['_DETOKENIZERINFOREQUEST']._serialized_end=1774
+  _globals['_CALLSYNTAX']._serialized_start=1777
+  _globals['_CALLSYNTAX']._serialized_end=1910
+  _globals['_DETOKENIZERINFO']._serialized_start=1913
+  _globals['_DETOKENIZERINFO']._serialized_end=2047
+  _globals['_DETOKENIZER']._serialized_start=2050
+  _globals['_DETOKENIZER']._serialized_end=2230
 # @@protoc_insertion_point(module_scope)

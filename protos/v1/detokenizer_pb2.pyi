@@ -34,6 +34,8 @@ class FormatRequest(_message.Message):
     TOOLS_FIELD_NUMBER: _builtins.int
     SKIP_SPECIAL_TOKENS_FIELD_NUMBER: _builtins.int
     MIN_TOKENS_FIELD_NUMBER: _builtins.int
+    NAMED_FUNCTION_FIELD_NUMBER: _builtins.int
+    CALLS_BEHIND_THINKING_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """The id of the client's request, for logs."""
     reasoning_parser: _builtins.str
@@ -46,6 +48,10 @@ class FormatRequest(_message.Message):
     """Leave special tokens out of the text; absent: true."""
     min_tokens: _builtins.int
     """Tokens before which no stop string ends the output; absent: 0."""
+    named_function: _builtins.str
+    """The one function that the client made the model call: a call of it ends with `stop`; empty: none."""
+    calls_behind_thinking: _builtins.bool
+    """Calls count only behind the thinking, because only there the output was constrained."""
     @_builtins.property
     def prompt_tail_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The last tokens of the prompt, so that a character begun there can be completed."""
@@ -70,10 +76,12 @@ class FormatRequest(_message.Message):
         tools: _abc.Iterable[_common_pb2.ToolDefinition] | None = ...,
         skip_special_tokens: _builtins.bool | None = ...,
         min_tokens: _builtins.int | None = ...,
+        named_function: _builtins.str = ...,
+        calls_behind_thinking: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_min_tokens", b"_min_tokens", "_skip_special_tokens", b"_skip_special_tokens", "min_tokens", b"min_tokens", "skip_special_tokens", b"skip_special_tokens"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_min_tokens", b"_min_tokens", "_skip_special_tokens", b"_skip_special_tokens", "min_tokens", b"min_tokens", "prompt_tail_ids", b"prompt_tail_ids", "reasoning_parser", b"reasoning_parser", "reasoning_state", b"reasoning_state", "request_id", b"request_id", "skip_special_tokens", b"skip_special_tokens", "stop", b"stop", "tool_parser", b"tool_parser", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_min_tokens", b"_min_tokens", "_skip_special_tokens", b"_skip_special_tokens", "calls_behind_thinking", b"calls_behind_thinking", "min_tokens", b"min_tokens", "named_function", b"named_function", "prompt_tail_ids", b"prompt_tail_ids", "reasoning_parser", b"reasoning_parser", "reasoning_state", b"reasoning_state", "request_id", b"request_id", "skip_special_tokens", b"skip_special_tokens", "stop", b"stop", "tool_parser", b"tool_parser", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__min_tokens: _TypeAlias = _typing.Literal["min_tokens"]  # noqa: Y015
     _WhichOneofArgType__min_tokens: _TypeAlias = _typing.Literal["_min_tokens", b"_min_tokens"]  # noqa: Y015
@@ -465,6 +473,48 @@ class DetokenizerInfoRequest(_message.Message):
 Global___DetokenizerInfoRequest: _TypeAlias = DetokenizerInfoRequest  # noqa: Y015
 
 @_typing.final
+class CallSyntax(_message.Message):
+    """How a format writes a call: `opening`, `before_name`, the function's name, `before_arguments`, a JSON object, `closing`."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOOL_PARSER_FIELD_NUMBER: _builtins.int
+    OPENING_FIELD_NUMBER: _builtins.int
+    BEFORE_NAME_FIELD_NUMBER: _builtins.int
+    BEFORE_ARGUMENTS_FIELD_NUMBER: _builtins.int
+    CLOSING_FIELD_NUMBER: _builtins.int
+    SEPARATOR_FIELD_NUMBER: _builtins.int
+    tool_parser: _builtins.str
+    """Name of the tool call format."""
+    opening: _builtins.str
+    """Begins a call wherever it stands."""
+    before_name: _builtins.str
+    """Between that and the name."""
+    before_arguments: _builtins.str
+    """Between the name and the arguments."""
+    closing: _builtins.str
+    """Behind the arguments."""
+    separator: _builtins.str
+    """Between two calls."""
+    def __init__(
+        self,
+        *,
+        tool_parser: _builtins.str = ...,
+        opening: _builtins.str = ...,
+        before_name: _builtins.str = ...,
+        before_arguments: _builtins.str = ...,
+        closing: _builtins.str = ...,
+        separator: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["before_arguments", b"before_arguments", "before_name", b"before_name", "closing", b"closing", "opening", b"opening", "separator", b"separator", "tool_parser", b"tool_parser"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CallSyntax: _TypeAlias = CallSyntax  # noqa: Y015
+
+@_typing.final
 class DetokenizerInfo(_message.Message):
     """The loaded vocabulary and the known formats."""
 
@@ -473,6 +523,7 @@ class DetokenizerInfo(_message.Message):
     VOCAB_SIZE_FIELD_NUMBER: _builtins.int
     TOOL_PARSERS_FIELD_NUMBER: _builtins.int
     REASONING_PARSERS_FIELD_NUMBER: _builtins.int
+    CALL_SYNTAXES_FIELD_NUMBER: _builtins.int
     vocab_size: _builtins.int
     """Number of token ids; every id is below it."""
     @_builtins.property
@@ -483,16 +534,21 @@ class DetokenizerInfo(_message.Message):
     def reasoning_parsers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Names of the known reasoning formats."""
 
+    @_builtins.property
+    def call_syntaxes(self) -> _containers.RepeatedCompositeFieldContainer[Global___CallSyntax]:
+        """Of those tool call formats that can be written as one: so that a model can be made to call."""
+
     def __init__(
         self,
         *,
         vocab_size: _builtins.int = ...,
         tool_parsers: _abc.Iterable[_builtins.str] | None = ...,
         reasoning_parsers: _abc.Iterable[_builtins.str] | None = ...,
+        call_syntaxes: _abc.Iterable[Global___CallSyntax] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["reasoning_parsers", b"reasoning_parsers", "tool_parsers", b"tool_parsers", "vocab_size", b"vocab_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_syntaxes", b"call_syntaxes", "reasoning_parsers", b"reasoning_parsers", "tool_parsers", b"tool_parsers", "vocab_size", b"vocab_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

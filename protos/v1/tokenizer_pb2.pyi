@@ -514,6 +514,40 @@ class TemplateCapabilities(_message.Message):
 Global___TemplateCapabilities: _TypeAlias = TemplateCapabilities  # noqa: Y015
 
 @_typing.final
+class ReasoningTags(_message.Message):
+    """The tags of a reasoning format as tokens of this vocabulary."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASONING_PARSER_FIELD_NUMBER: _builtins.int
+    START_TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    END_TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    reasoning_parser: _builtins.str
+    """Name of the format."""
+    @_builtins.property
+    def start_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The tag that opens the thinking."""
+
+    @_builtins.property
+    def end_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The tag that closes it."""
+
+    def __init__(
+        self,
+        *,
+        reasoning_parser: _builtins.str = ...,
+        start_token_ids: _abc.Iterable[_builtins.int] | None = ...,
+        end_token_ids: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_token_ids", b"end_token_ids", "reasoning_parser", b"reasoning_parser", "start_token_ids", b"start_token_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReasoningTags: _TypeAlias = ReasoningTags  # noqa: Y015
+
+@_typing.final
 class TokenizerInfo(_message.Message):
     """The loaded tokenizer."""
 
@@ -526,6 +560,7 @@ class TokenizerInfo(_message.Message):
     CAPABILITIES_FIELD_NUMBER: _builtins.int
     TOOL_PARSER_FIELD_NUMBER: _builtins.int
     REASONING_PARSER_FIELD_NUMBER: _builtins.int
+    REASONING_TAGS_FIELD_NUMBER: _builtins.int
     vocab_size: _builtins.int
     """Number of token ids, special ones included; every id is below it."""
     bos_token_id: _builtins.int
@@ -544,6 +579,10 @@ class TokenizerInfo(_message.Message):
     def capabilities(self) -> Global___TemplateCapabilities:
         """What the template can express."""
 
+    @_builtins.property
+    def reasoning_tags(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReasoningTags]:
+        """Of each known reasoning format that has a pair of tags, whether the template knows it or not."""
+
     def __init__(
         self,
         *,
@@ -554,10 +593,11 @@ class TokenizerInfo(_message.Message):
         capabilities: Global___TemplateCapabilities | None = ...,
         tool_parser: _builtins.str = ...,
         reasoning_parser: _builtins.str = ...,
+        reasoning_tags: _abc.Iterable[Global___ReasoningTags] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_bos_token_id", b"_bos_token_id", "bos_token_id", b"bos_token_id", "capabilities", b"capabilities"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bos_token_id", b"_bos_token_id", "bos_token_id", b"bos_token_id", "capabilities", b"capabilities", "eos_token_ids", b"eos_token_ids", "reasoning_parser", b"reasoning_parser", "template_version", b"template_version", "tool_parser", b"tool_parser", "vocab_size", b"vocab_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bos_token_id", b"_bos_token_id", "bos_token_id", b"bos_token_id", "capabilities", b"capabilities", "eos_token_ids", b"eos_token_ids", "reasoning_parser", b"reasoning_parser", "reasoning_tags", b"reasoning_tags", "template_version", b"template_version", "tool_parser", b"tool_parser", "vocab_size", b"vocab_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__bos_token_id: _TypeAlias = _typing.Literal["bos_token_id"]  # noqa: Y015
     _WhichOneofArgType__bos_token_id: _TypeAlias = _typing.Literal["_bos_token_id", b"_bos_token_id"]  # noqa: Y015

@@ -58,6 +58,7 @@ def test_the_command_line_imports_no_service() -> None:
         ("engine_svc.scheduling.scheduler", ("torch",)),
         ("engine_svc.engine", ("torch",)),
         ("engine_svc.request", ("torch", "google.protobuf")),
+        ("engine_svc.offline", ("torch", "transformers", "grpc", "google.protobuf")),
         ("svclib.session", ("torch", "fastapi")),
         ("svclib.server", ("torch", "fastapi")),
         ("detokenizer_svc.server", ("torch", "transformers")),

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from detokenizer_svc.deltas import Content, Reasoning, ToolCallPiece
@@ -141,3 +143,35 @@ def test_an_unknown_token_ends_only_this_formatter() -> None:
     with pytest.raises(UnknownToken, match="outside the vocabulary of 259"):
         bad.feed([65, 5000])
     assert good.feed([65]).deltas == [Content("A")]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    ("named", "reason", "finish"),
+    [
+        ("", "stop", "tool_calls"),
+        ("get_weather", "stop", "stop"),
+        ("", "length", "length"),
+        ("get_weather", "length", "length"),
+    ],
+)
+def test_a_call_of_a_named_function_is_no_reason_of_its_own(
+    named: str, reason: FinishReason, finish: str, size: int
+) -> None:
+    output = run_text(FormatSpec(tool_parser="hermes", named_function=named), CALL, size, reason)
+    assert output.calls == [("get_weather", '{"city": "Paris"}')]
+    assert output.ending is not None
+    assert output.ending.finish_reason == finish
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_where_only_the_answer_is_constrained_calls_in_thinking_are_thinking(size: int) -> None:
+    spec = FormatSpec(
+        reasoning_parser="think", reasoning_state=ReasoningState.OPEN, tool_parser="hermes", tools=(WEATHER,)
+    )
+    assert run_text(spec, CALL, size).calls
+    spec = replace(spec, calls_behind_thinking=True)
+    output = run_text(spec, CALL, size)
+    assert (output.reasoning, output.calls) == (CALL, [])
+    output = run_text(spec, f"{CALL}</think>{CALL}", size)
+    assert (output.reasoning, len(output.calls)) == (CALL, 1)

@@ -293,3 +293,5 @@ async def test_info() -> None:
     assert info.vocab_size == 259
     assert list(info.tool_parsers) == ["hermes"]
     assert list(info.reasoning_parsers) == ["think"]
+    (syntax,) = info.call_syntaxes
+    assert (syntax.tool_parser, syntax.opening, syntax.closing) == ("hermes", "<tool_call>", "}\n</tool_call>")

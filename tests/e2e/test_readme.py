@@ -14,6 +14,7 @@ from tests.stack import Stack
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 ADDRESS = "http://127.0.0.1:8000"
+MODEL = '"Qwen/Qwen3-0.6B"'
 
 
 def example(pattern: str, stack: Stack) -> str:
@@ -32,6 +33,14 @@ def test_the_curl_line(real: Stack) -> None:
 
 
 def test_the_openai_client(real: Stack) -> None:
-    program = example(r"^```python\n(.*?)^```$", real)
+    program = example(r"^```python\n(from openai .*?)^```$", real)
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert "Paris" in done.stdout
+
+
+def test_from_python(smollm2: Path) -> None:
+    (program,) = re.findall(r"^```python\n(from engine_svc .*?)^```$", README, re.MULTILINE | re.DOTALL)
+    assert MODEL in program
+    words = [sys.executable, "-c", program.replace(MODEL, repr(str(smollm2)))]
+    done = subprocess.run(words, check=True, capture_output=True, text=True)
+    assert "Paris" in done.stdout.splitlines()[-1]

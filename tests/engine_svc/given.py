@@ -16,6 +16,7 @@ from engine_svc.request import ChoiceOutput, FinishReason, Request, SamplingPara
 from engine_svc.scheduling.block_manager import BlockManager
 from engine_svc.scheduling.scheduler import Scheduler
 from engine_svc.scheduling.sequence import Sequence, choices_of
+from engine_svc.scheduling.speculation import Speculation
 from engine_svc.scheduling.step import StepLimits
 from svclib.errors import ServiceError
 
@@ -64,9 +65,10 @@ def scheduler(
     max_num_batched_tokens: int = 64,
     chunk: int = 64,
     caching: bool = True,
+    speculation: Speculation | None = None,
 ) -> Scheduler:
     blocks = BlockManager(num_blocks, block_size, model="m", enable_prefix_caching=caching)
-    return Scheduler(StepLimits(max_num_seqs, max_num_batched_tokens, chunk), blocks)
+    return Scheduler(StepLimits(max_num_seqs, max_num_batched_tokens, chunk), blocks, speculation)
 
 
 @dataclass

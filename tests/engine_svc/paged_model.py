@@ -17,12 +17,25 @@ VOCAB_SIZE = 1000
 
 
 class PagedModel:
-    """A runner with a cache of ``num_blocks`` blocks; ``per_step`` tokens come of each step that samples."""
+    """A runner with a cache of ``num_blocks`` blocks; ``per_step`` tokens come of each step that samples.
 
-    def __init__(self, num_blocks: int, block_size: int, *, per_step: int = 1, max_model_len: int = 1024) -> None:
+    It says the ids from 1 to ``num_ids``; with few of them, some of what is guessed about it is right. A sequence with
+    drafts gets one token, and one more for each draft that is right.
+    """
+
+    def __init__(
+        self,
+        num_blocks: int,
+        block_size: int,
+        *,
+        per_step: int = 1,
+        num_ids: int = VOCAB_SIZE - 1,
+        max_model_len: int = 1024,
+    ) -> None:
         self._info = RunnerInfo("paged", "paged", "none", VOCAB_SIZE, max_model_len, num_blocks, (0,))
         self._block_size = block_size
         self._per_step = per_step
+        self._num_ids = num_ids
         self._slots = [-1] * (num_blocks * block_size)
         self.num_steps = 0
         self.num_computed = 0
@@ -38,7 +51,7 @@ class PagedModel:
             self._check(scheduled)
         for scheduled in batch:
             self._compute(scheduled)
-        return [self._sample(scheduled.sequence) for scheduled in batch if scheduled.samples]
+        return [self._sample(scheduled) for scheduled in batch if scheduled.samples]
 
     def forget(self, sequence: Sequence) -> None:
         assert sequence.seq_id not in self.forgotten
@@ -57,14 +70,27 @@ class PagedModel:
     def _compute(self, scheduled: ScheduledSequence) -> None:
         sequence, start = scheduled.sequence, scheduled.start
         value = self._slots[self._slot(sequence, start - 1)] if start else 0
-        for position in range(start, start + scheduled.num_tokens):
-            value = follow(value, sequence.token_ids[position])
+        assert len(scheduled.token_ids) == scheduled.num_tokens
+        for position, token_id in enumerate(scheduled.token_ids, start=start):
+            value = follow(value, token_id)
             self._slots[self._slot(sequence, position)] = value
             self.num_computed += 1
 
-    def _sample(self, sequence: Sequence) -> Sampled:
-        value = self._slots[self._slot(sequence, sequence.num_tokens - 1)]
-        return Sampled(tuple(continuation(value, sequence.index, self._per_step)))
+    def _sample(self, scheduled: ScheduledSequence) -> Sampled:
+        sequence, drafts = scheduled.sequence, scheduled.drafts
+        if not drafts:
+            return Sampled(tuple(self._continue(sequence, sequence.num_tokens - 1, self._per_step)))
+        token_ids: list[int] = []
+        for position, expected in enumerate((*drafts, None), start=sequence.num_tokens - 1):
+            token_ids += self._continue(sequence, position, 1)
+            if token_ids[-1] != expected:
+                break
+        return Sampled(tuple(token_ids))
+
+    def _continue(self, sequence: Sequence, position: int, count: int) -> list[int]:
+        """What the model says after the token that is at this position of the cache."""
+        value = self._slots[self._slot(sequence, position)]
+        return continuation(value, sequence.index, count, self._num_ids)
 
     def _slot(self, sequence: Sequence, position: int) -> int:
         block, offset = divmod(position, self._block_size)
@@ -77,18 +103,18 @@ def follow(value: int, token_id: int) -> int:
     return int.from_bytes(digest, "little")
 
 
-def continuation(value: int, index: int, count: int) -> list[int]:
+def continuation(value: int, index: int, count: int, num_ids: int = VOCAB_SIZE - 1) -> list[int]:
     """What the model says after a history with this hash; other choices hear other things. Never the id 0."""
     token_ids = []
     for _ in range(count):
-        token_ids.append(1 + (value + index) % (VOCAB_SIZE - 1))
+        token_ids.append(1 + (value + index) % num_ids)
         value = follow(value, token_ids[-1])
     return token_ids
 
 
-def expected_output(prompt: SequenceOf[int], index: int, count: int) -> list[int]:
+def expected_output(prompt: SequenceOf[int], index: int, count: int, num_ids: int = VOCAB_SIZE - 1) -> list[int]:
     """What a request must get, whatever happens around it."""
     value = 0
     for token_id in prompt:
         value = follow(value, token_id)
-    return continuation(value, index, count)
+    return continuation(value, index, count, num_ids)

@@ -46,6 +46,9 @@ def test_flags_are_the_same_names(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"STALL_SECONDS": "nan"}, "stall_seconds"),
         ({"SIMULATED_STEP_MS": "nan"}, "simulated_step_ms"),
         ({"MAX_NUM_SEQS": "600"}, "max_num_batched_tokens"),
+        ({"SPECULATION": "draft_model"}, "speculation"),
+        ({"NUM_SPECULATIVE_TOKENS": "0"}, "num_speculative_tokens"),
+        ({"MAX_SPECULATIVE_STEP_TOKENS": "1"}, "max_speculative_step_tokens"),
     ],
     ids=str,
 )
@@ -61,6 +64,9 @@ def test_bad_settings_are_named(monkeypatch: pytest.MonkeyPatch, variables: dict
         ("simulated", "tokenizer", "/a/folder"),
         ("real", "dtype", "float32"),
         ("real", "num_threads", "2"),
+        ("real", "speculation", "ngram"),
+        ("real", "num_speculative_tokens", "4"),
+        ("real", "max_speculative_step_tokens", "4"),
     ],
 )
 def test_a_setting_without_effect_is_an_error(
@@ -69,6 +75,11 @@ def test_a_setting_without_effect_is_an_error(
     assert load(monkeypatch, MODEL=model, **{name.upper(): value}).model == model
     with pytest.raises(SettingsError, match=f"{name}: for .* only"):
         load(monkeypatch, MODEL="real" if model == "simulated" else "simulated", **{name.upper(): value})
+
+
+def test_how_much_to_speculate_says_nothing_without_speculation(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SettingsError, match="num_speculative_tokens: for speculation only"):
+        load(monkeypatch, MODEL="real", SPECULATION="off", NUM_SPECULATIVE_TOKENS="4")
 
 
 def test_every_setting_is_described() -> None:

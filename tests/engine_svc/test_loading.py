@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from engine_svc.config import Settings
 from engine_svc.execution.runner import RunnerInfo
-from engine_svc.loading import load_runner
+from engine_svc.loading import load_runner, speculation_of
+from engine_svc.scheduling.speculation import Speculation
 from protos import simulated
 from svclib.config import SettingsError
 
@@ -35,6 +37,27 @@ def test_memory_means_blocks(memory: int, block_size: int, num_blocks: int | Non
 
 def test_the_context_can_be_set() -> None:
     assert load_runner(Settings(model="simulated", max_model_len=50)).info.max_model_len == 50
+
+
+@pytest.mark.parametrize(
+    ("speculation", "rows_are_independent", "expected"),
+    [("auto", True, True), ("auto", False, False), ("ngram", False, True), ("off", True, False)],
+)
+def test_by_default_guesses_are_made_where_they_cannot_change_a_bit(
+    speculation: Literal["auto", "ngram", "off"], rows_are_independent: bool, expected: bool
+) -> None:
+    info = RunnerInfo("m", "m", "float32", 9, 9, 9, (0,), rows_are_independent=rows_are_independent)
+
+    found = speculation_of(Settings(model="real", speculation=speculation), info)
+
+    assert found == (Speculation(num_tokens=8, max_step_tokens=32) if expected else None)
+
+
+def test_how_far_to_guess_can_be_set() -> None:
+    settings = Settings(model="real", speculation="ngram", num_speculative_tokens=3, max_speculative_step_tokens=9)
+    info = RunnerInfo("m", "m", "float32", 9, 9, 9, (0,))
+
+    assert speculation_of(settings, info) == Speculation(num_tokens=3, max_step_tokens=9)
 
 
 def test_real_weights_that_are_not_there(tmp_path: Path) -> None:

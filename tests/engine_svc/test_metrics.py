@@ -6,6 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from engine_svc.metrics import EngineMetrics
 from engine_svc.output import Loads
+from engine_svc.scheduling.speculation import Speculation
 from tests.engine_svc import given
 from tests.engine_svc.given import Running
 from tests.engine_svc.paged_model import PagedModel
@@ -32,6 +33,9 @@ def exported() -> dict[str, str]:
         ("vllm:prompt_tokens", "counter"),
         ("vllm:generation_tokens", "counter"),
         ("vllm:request_success", "counter"),
+        ("vllm:spec_decode_num_drafts", "counter"),
+        ("vllm:spec_decode_num_draft_tokens", "counter"),
+        ("vllm:spec_decode_num_accepted_tokens", "counter"),
         ("vllm:request_queue_time_seconds", "histogram"),
         ("vllm:request_prefill_time_seconds", "histogram"),
         ("vllm:request_decode_time_seconds", "histogram"),
@@ -95,6 +99,21 @@ def test_choices_are_charged_for_their_prompt_once(caching: bool) -> None:
     running.add(given.request(10, 5))
     running.run()
     assert running.sample("vllm:prefix_cache_hits_total") == (8 if caching else 0)
+
+
+def test_drafts_are_counted_and_the_tokens_are_those_of_the_answer() -> None:
+    model = PagedModel(64, 4, num_ids=2)
+    running = Running(model, given.scheduler(64, 4, speculation=Speculation(4, 32)))
+    number = running.add(given.request(10, 100))
+    steps = running.run()
+    drafts, drafted, accepted = (
+        running.sample(f"vllm:spec_decode_num_{kind}_total") for kind in ("drafts", "draft_tokens", "accepted_tokens")
+    )
+    assert 0 < accepted < drafted <= 4 * drafts
+    assert drafts <= steps
+    assert steps + accepted == running.sample("vllm:generation_tokens_total") == 100
+    assert running.sample("vllm:iteration_tokens_total_sum") == model.num_computed == 10 + steps - 1 + drafted
+    assert [len(tokens) for tokens in running.answers[number].token_ids.values()] == [100]
 
 
 def test_every_step_is_measured() -> None:

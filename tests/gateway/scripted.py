@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import grpc
 
 from protos.v1 import (
+    common_pb2,
     detokenizer_pb2,
     detokenizer_pb2_grpc,
     engine_pb2,
@@ -55,7 +56,7 @@ class ScriptedEngine(engine_pb2_grpc.EngineServicer):
         self.sessions = SessionServer(self._generate, engine_pb2.EngineServerFrame)
         self.info = engine_pb2.ModelInfo(
             model_path="scripted", model_type="simulated", max_context_length=CONTEXT, vocab_size=VOCABULARY,
-            simulated=True, dtype="none",
+            simulated=True, dtype="none", supports_constraints=True,
         )  # fmt: skip
 
     def add_to(self, server: grpc.aio.Server) -> None:
@@ -101,8 +102,12 @@ class ScriptedDetokenizer(detokenizer_pb2_grpc.DetokenizerServicer):
         self.calls: list[detokenizer_pb2.FormatRequest] = []
         self.sessions = SessionServer(self._format, detokenizer_pb2.DetokenizerServerFrame)
         self.info = detokenizer_pb2.DetokenizerInfo(
-            vocab_size=VOCABULARY, tool_parsers=["hermes"], reasoning_parsers=["think"]
-        )
+            vocab_size=VOCABULARY, tool_parsers=["hermes"], reasoning_parsers=["think"],
+            call_syntaxes=[detokenizer_pb2.CallSyntax(
+                tool_parser="hermes", opening="<call>", before_name="(", before_arguments=")", closing="</call>",
+                separator=";",
+            )],
+        )  # fmt: skip
 
     def add_to(self, server: grpc.aio.Server) -> None:
         detokenizer_pb2_grpc.add_DetokenizerServicer_to_server(self, server)
@@ -129,10 +134,14 @@ class ScriptedTokenizer(tokenizer_pb2_grpc.TokenizerServicer):
         self.before_render = before_render
         self.calls: list[tokenizer_pb2.RenderRequest] = []
         self.ignored_kwargs: list[str] = []
+        self.reasoning_state = common_pb2.REASONING_STATE_UNDECIDED
         self.cancelled = asyncio.Event()
         self.info = tokenizer_pb2.TokenizerInfo(
             vocab_size=VOCABULARY, template_version="v1", tool_parser="hermes", reasoning_parser="think",
             capabilities=tokenizer_pb2.TemplateCapabilities(tools=True),
+            reasoning_tags=[tokenizer_pb2.ReasoningTags(
+                reasoning_parser="think", start_token_ids=b"<t>", end_token_ids=b"</t>"
+            )],
         )  # fmt: skip
 
     def add_to(self, server: grpc.aio.Server) -> None:
@@ -150,7 +159,7 @@ class ScriptedTokenizer(tokenizer_pb2_grpc.TokenizerServicer):
         return tokenizer_pb2.RenderResponse(
             token_ids="".join(message.text for message in request.messages).encode(),
             eos_token_ids=[EOS], template_version="v1", rendered_at=1.0, tokenized_at=2.0,
-            ignored_template_kwargs=self.ignored_kwargs,
+            ignored_template_kwargs=self.ignored_kwargs, reasoning_state=self.reasoning_state,
         )  # fmt: skip
 
     @unary

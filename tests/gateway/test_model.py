@@ -7,12 +7,27 @@ import pytest
 
 from gateway import chat
 from gateway.model import Model, ParserChoice, check_name
-from gateway.peers import DetokenizerInfo, EngineInfo, Prompt, ReasoningState, TokenizerInfo
+from gateway.peers import (
+    DetokenizerInfo,
+    EngineInfo,
+    Prompt,
+    ReasoningState,
+    ReasoningTags,
+    Thinking,
+    TokenizerInfo,
+)
 from svclib.errors import ContextLengthExceeded, InvalidRequest, ModelNotFound, Unavailable, Unsupported
+from tests.gateway.test_call_grammar import HERMES
 
-TOKENIZER = TokenizerInfo("v1", shows_tools=True, knows_thinking=True, tool_parser="hermes", reasoning_parser="think")
-ENGINE = EngineInfo("/models/x", "float32", max_context_length=100, vocab_size=50, simulated=False)
-DETOKENIZER = DetokenizerInfo(frozenset({"hermes", "other"}), frozenset({"think"}))
+TAGS = ReasoningTags((1,), (2, 3))
+TOKENIZER = TokenizerInfo(
+    "v1", shows_tools=True, knows_thinking=True, tool_parser="hermes", reasoning_parser="think",
+    reasoning_tags=(("think", TAGS), ("strange", ReasoningTags((4,), (5,)))),
+)  # fmt: skip
+ENGINE = EngineInfo(
+    "/models/x", "float32", max_context_length=100, vocab_size=50, simulated=False, supports_constraints=True
+)
+DETOKENIZER = DetokenizerInfo(frozenset({"hermes", "other"}), frozenset({"think"}), (("hermes", HERMES),))
 AUTO = ParserChoice("auto", "auto")
 
 
@@ -147,3 +162,50 @@ def test_a_template_that_knows_no_thinking_cannot_have_closed_it(state: Reasonin
     assert model().reasoning_state(prompt) is state
     unknowing = model(knows_thinking=False).reasoning_state(prompt)
     assert unknowing is (ReasoningState.UNDECIDED if state is ReasoningState.CLOSED else state)
+
+
+@pytest.mark.parametrize(
+    ("state", "knows_thinking", "left_free"),
+    [
+        (ReasoningState.OPEN, True, ReasoningState.OPEN),
+        (ReasoningState.UNDECIDED, True, ReasoningState.UNDECIDED),
+        (ReasoningState.CLOSED, True, None),
+        (ReasoningState.CLOSED, False, ReasoningState.UNDECIDED),
+    ],
+)
+def test_what_a_constraint_leaves_free(
+    state: ReasoningState, knows_thinking: bool, left_free: ReasoningState | None
+) -> None:
+    prompt = Prompt([1], [], state, "v1", 0.0, 0.0, [])
+    expected = None if left_free is None else Thinking(left_free, TAGS)
+    assert model(knows_thinking=knows_thinking).thinking(prompt) == expected
+    without = Model.of(
+        replace(TOKENIZER, knows_thinking=knows_thinking), ENGINE, DETOKENIZER, ParserChoice("auto", "none")
+    )
+    assert without.thinking(prompt) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"supports_constraints": False}, "engine"),
+        ({"call_syntax": None}, "hermes"),
+        ({"reasoning_tags": None}, "think"),
+    ],
+)
+def test_calls_that_cannot_be_forced(changes: dict[str, Any], reason: str) -> None:
+    forced = request(tools=TOOLS, tool_choice=chat.ToolChoice("required"))
+    model().check(forced)
+    model(**changes).check(request(tools=TOOLS))
+    with pytest.raises(Unsupported, match=reason) as caught:
+        model(**changes).check(forced)
+    assert caught.value.param == "tool_choice"
+
+
+def test_a_format_of_the_content_needs_no_calls() -> None:
+    formatted = request(response_format=chat.JsonFormat())
+    model(call_syntax=None).check(formatted)
+    model(reasoning_tags=None, reasoning_parser="").check(formatted)
+    with pytest.raises(Unsupported) as caught:
+        model(supports_constraints=False).check(formatted)
+    assert caught.value.param == "response_format"

@@ -10,6 +10,7 @@ import torch
 
 from engine_svc.execution.runner import Runner
 from engine_svc.request import Request, SamplingParams
+from engine_svc.scheduling.speculation import Speculation
 from tests.engine_svc.running import load, num_preemptions, outputs, run
 from tests.numerics.smollm2_greedy import NUM_TOKENS, Greedy, generate, load_transformers, recorded
 
@@ -83,3 +84,14 @@ def test_in_a_batch_of_20(runner: Runner, greedy: list[Greedy], options: dict[st
 
     assert outputs(answers) == [one.output for one in greedy]
     assert (num_preemptions(answers) > 0) == ("num_blocks" in options)
+
+
+@pytest.mark.slow
+def test_guessed_ahead(runner: Runner, greedy: list[Greedy]) -> None:
+    repetitive = [one for one in greedy if len(set(one.output)) < 25]
+    assert len(repetitive) == 5
+
+    answers = run(runner, requests(repetitive), block_size=16, speculation=Speculation(8, 32))
+
+    assert outputs(answers) == [one.output for one in repetitive]
+    assert max(len(chunk.token_ids) for answer in answers for chunk in answer.chunks) > 4

@@ -8,6 +8,7 @@ from svclib.config import SettingsError
 from svclib.errors import InvalidRequest, Unsupported
 from tests.tokenizer_svc import templates, tiny
 from tokenizer_svc.conversation import Conversation, Message, Tool
+from tokenizer_svc.formats import THINK_TAGS
 from tokenizer_svc.limits import Limits
 from tokenizer_svc.loading import LoadedTokenizer
 from tokenizer_svc.prompt_tokenizer import PromptTokenizer
@@ -108,3 +109,15 @@ def test_bytes() -> None:
     with pytest.raises(InvalidRequest) as caught:
         tokenizer.detokenize([tokenizer.vocab_size], skip_special_tokens=False)
     assert caught.value.param == "token_ids[0]"
+
+
+@pytest.mark.parametrize("template", [templates.THINKS, templates.CHATML])
+def test_tags_of_thinking_are_tokens_where_the_vocabulary_has_them(template: str) -> None:
+    tokenizer = PromptTokenizer(loaded(default=template), LIMITS)
+    for name, spellings in THINK_TAGS.items():
+        tags = tokenizer.reasoning_tags[name]
+        for spelling, ids in zip(spellings, (tags.start, tags.end), strict=True):
+            assert tokenizer.detokenize(list(ids), skip_special_tokens=False) == spelling
+    known = tiny.byte_level().token_to_id("</think>")
+    assert known is not None
+    assert tokenizer.reasoning_tags["think"].end == (known,)

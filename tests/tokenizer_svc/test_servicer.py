@@ -279,6 +279,10 @@ async def test_info(service: Served, tokenizer: PromptTokenizer) -> None:
     assert list(info.eos_token_ids) == [simulated.EOS_TOKEN_ID]
     assert info.template_version == tokenizer.template_version
     assert (info.tool_parser, info.reasoning_parser) == ("hermes", "think")
+    tags = {
+        each.reasoning_parser: (bytes(each.start_token_ids), bytes(each.end_token_ids)) for each in info.reasoning_tags
+    }
+    assert tags["think"] == (b"<think>", b"</think>")
     assert info.capabilities == pb.TemplateCapabilities(
         system_role=True, tools=True, tool_calls=True, tool_results=True, arguments_as_object=True, thinking=True
     )

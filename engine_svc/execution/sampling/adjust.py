@@ -1,4 +1,4 @@
-"""What requests do to their logits before a token is chosen: forbidden endings, biases, penalties, in this order.
+"""What requests do to their logits before a token is chosen: forbidden endings, biases, penalties, masks.
 
 Adjusted values are kept finite, so that whatever follows never meets infinity minus infinity.
 """
@@ -24,10 +24,11 @@ def adjust(logits: Logits, states: SequenceOf[SamplingState]) -> None:
     _forbid_endings(logits, states)
     _add_biases(logits, states)
     _penalize(logits, states)
+    _mask(logits, states)
 
 
 def _forbid_endings(logits: Logits, states: SequenceOf[SamplingState]) -> None:
-    early = [(row, state.ending_ids) for row, state in enumerate(states) if state.must_go_on]
+    early = [(row, state.ending_ids) for row, state in enumerate(states) if state.must_go_on and state.mask is None]
     if early:
         logits[_entries(early)] = -np.inf
 
@@ -57,6 +58,13 @@ def _penalize(logits: Logits, states: SequenceOf[SamplingState]) -> None:
     values = np.where(values > 0, values / repetition, values * repetition)
     values -= frequency * counts + presence * (counts > 0)
     logits[at] = values.clip(-_LARGEST, _LARGEST)
+
+
+def _mask(logits: Logits, states: SequenceOf[SamplingState]) -> None:
+    """Last, so that nothing lifts what a mask forbids. What it allows stays possible, however unlikely."""
+    for row, state in enumerate(states):
+        if state.mask is not None:
+            logits[row] = np.where(state.mask, logits[row].clip(min=-_LARGEST), -np.inf)
 
 
 def _entries(

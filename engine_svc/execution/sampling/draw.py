@@ -56,7 +56,7 @@ def _keys(states: SequenceOf[SamplingState]) -> Keys:
     return position_keys(
         [state.params.seed for state in states],
         [state.sequence.index for state in states],
-        [state.sequence.num_output_tokens for state in states],
+        [state.position for state in states],
     )
 
 

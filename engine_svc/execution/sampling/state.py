@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from copy import copy
+
 import numpy as np
 import numpy.typing as npt
 
+from engine_svc.grammar.interface import Mask
 from engine_svc.request import SamplingParams
 from engine_svc.scheduling.sequence import Sequence
 
 
 class SamplingState:
-    """One sequence's sampling parameters as arrays, and how often it has which token."""
+    """One sequence's sampling parameters as arrays, and how often it has which token.
+
+    Its history is prompt, output and ``drafts``.
+    """
 
     def __init__(self, sequence: Sequence) -> None:
         self.sequence = sequence
@@ -19,8 +26,26 @@ class SamplingState:
         bias = dict(self.params.logit_bias)
         self.bias_ids = np.fromiter(bias, np.int64, len(bias))
         self.bias_values = np.fromiter(bias.values(), np.float32, len(bias))
-        self._counts: dict[int, int] = dict.fromkeys(sequence.request.prompt_token_ids, 0)
-        self._num_counted = sequence.num_prompt_tokens
+        grammar = sequence.request.grammar
+        end_token_ids = sequence.end_token_ids
+        self.matcher = grammar.matcher(sequence.request.eos_token_ids, end_token_ids) if grammar is not None else None
+        self.mask: Mask | None = None
+        """What may come next, as ``constrain`` found it; None: anything."""
+        self.drafts: tuple[int, ...] = ()
+        self._counter = _Counter(sequence)
+
+    def after(self, drafts: tuple[int, ...]) -> SamplingState:
+        """The state, for this step only, once these tokens have followed."""
+        if not drafts:
+            return self
+        ahead = copy(self)
+        ahead.drafts = drafts
+        return ahead
+
+    @property
+    def position(self) -> int:
+        """The number of output tokens before the one that is chosen now."""
+        return self.sequence.num_output_tokens + len(self.drafts)
 
     @property
     def penalized(self) -> bool:
@@ -30,17 +55,44 @@ class SamplingState:
     @property
     def must_go_on(self) -> bool:
         """Whether nothing may end the sequence yet."""
-        return self.sequence.num_output_tokens < self.params.min_tokens
+        return self.position < self.params.min_tokens
+
+    @property
+    def output(self) -> list[int]:
+        """All that the sequence has said."""
+        return [*self.sequence.token_ids[self.sequence.num_prompt_tokens :], *self.drafts]
 
     @property
     def takes_likeliest(self) -> bool:
         """Whether the next token is the best of the raw logits, whatever they are."""
-        return self.params.greedy and not (self.penalized or self.must_go_on or len(self.bias_ids))
+        adjusted = self.penalized or self.must_go_on or len(self.bias_ids) or self.matcher is not None
+        return self.params.greedy and not adjusted
 
     def occurrences(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
         """Each token of prompt and output, and how often it is in the output."""
-        counts, token_ids = self._counts, self.sequence.token_ids
-        for token in token_ids[self._num_counted :]:
-            counts[token] = counts.get(token, 0) + 1
-        self._num_counted = len(token_ids)
+        counts = self._counter.up_to_now()
+        if self.drafts:
+            counts = counts.copy()
+            _count(self.drafts, counts)
         return np.fromiter(counts, np.int64, len(counts)), np.fromiter(counts.values(), np.float32, len(counts))
+
+
+class _Counter:
+    """How often each token of a sequence is in its output; zero for those that are in the prompt alone."""
+
+    def __init__(self, sequence: Sequence) -> None:
+        self._sequence = sequence
+        self._counts: dict[int, int] = dict.fromkeys(sequence.request.prompt_token_ids, 0)
+        self._num_counted = sequence.num_prompt_tokens
+
+    def up_to_now(self) -> dict[int, int]:
+        """Still the counter's own."""
+        token_ids = self._sequence.token_ids
+        _count(token_ids[self._num_counted :], self._counts)
+        self._num_counted = len(token_ids)
+        return self._counts
+
+
+def _count(token_ids: Iterable[int], counts: dict[int, int]) -> None:
+    for token in token_ids:
+        counts[token] = counts.get(token, 0) + 1

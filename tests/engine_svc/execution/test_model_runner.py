@@ -10,6 +10,7 @@ import torch
 from engine_svc.execution.runner import Runner, ScheduledSequence
 from engine_svc.models.precision import resolve_dtype
 from engine_svc.request import Request, Sampled, SamplingParams
+from engine_svc.scheduling.speculation import Speculation
 from engine_svc.weights.errors import ModelLoadError
 from tests.engine_svc import tiny
 from tests.engine_svc.execution.sampling.given import sequence
@@ -105,6 +106,38 @@ def test_the_order_of_a_batch_changes_nothing(runner: Runner) -> None:
     answers = run(runner, [requests[index] for index in order])
 
     assert [outputs([answer]) for answer in answers] == [expected[index] for index in order]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"max_num_seqs": 1}, {"num_blocks": 30, "caching": True}, {"chunk": 3, "max_num_batched_tokens": 32}],
+)
+def test_speculation_changes_nothing(runner: Runner, options: dict[str, Any]) -> None:
+    requests = [*mixed(), *[greedy(prompt, 60) for prompt in PROMPTS]]
+    expected = [outputs([answer]) for answer in run(runner, requests)]
+
+    answers = run(runner, requests, speculation=Speculation(6, 24), **options)
+
+    assert [outputs([answer]) for answer in answers] == expected
+
+
+def test_drafts_that_are_right_come_with_the_token_that_is_due(runner: Runner) -> None:
+    """And with the log probabilities that they would have had one by one."""
+    prompt = [5, 9, 11]
+    (answer,) = run(runner, [greedy(prompt, 6, logprobs=2)])
+    said = answer.token_ids[0]
+    one = sequence(prompt=prompt, temperature=0.0, logprobs=2, max_tokens=9)
+    one.block_table = [0, 1, 2]
+    drafts = (*said[:3], (said[3] + 1) % 97, said[4])
+
+    (found,) = runner.execute([ScheduledSequence(one, 0, 3 + len(drafts), drafts)])
+    runner.forget(one)
+
+    assert isinstance(found, Sampled)
+    assert list(found.token_ids) == said[:4]
+    expected = [one for chunk in answer.chunks for one in chunk.logprobs]
+    assert [one.logprob for one in found.logprobs] == pytest.approx([one.logprob for one in expected[:4]], abs=1e-4)
+    assert one.token_ids == prompt
 
 
 def test_results_are_for_those_who_sample_in_order(runner: Runner) -> None:

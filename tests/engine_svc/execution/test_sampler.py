@@ -217,5 +217,48 @@ def test_a_batch_in_groups_is_the_same_batch(monkeypatch: pytest.MonkeyPatch) ->
     assert whole[:4] + whole[5:] == grouped[:4] + grouped[5:]
 
 
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"temperature": 0.0, "logprobs": 2},
+        {"temperature": 0.9, "seed": 5, "logprobs": 1},
+        {"temperature": 1.1, "top_p": 0.9, "top_k": 40, "seed": 6},
+        {"temperature": 0.0, "repetition_penalty": 1.4, "frequency_penalty": 0.7, "presence_penalty": 0.2},
+        {"temperature": 0.8, "min_tokens": 4, "stop_token_ids": frozenset(range(0, 500, 2)), "logit_bias": ((4, 3.0),)},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("right", [0, 1, 3])
+def test_drafts_are_judged_by_what_would_be_chosen_one_by_one(params: dict[str, Any], right: int) -> None:
+    def fresh() -> Sequence:
+        return sequence([8, 8, 9], prompt=[1, 2], **params)
+
+    one_by_one, sampler = fresh(), Sampler()
+    results = []
+    for _ in range(4):
+        results += sample(model(one_by_one)[None], one_by_one, sampler=sampler)
+        one_by_one.token_ids += results[-1].token_ids
+    chosen = tokens(results)
+    drafts = tuple(chosen[:right]) + tuple((token + 1) % 500 for token in chosen[right:3])
+    ahead = [sequence([8, 8, 9, *drafts[:count]], prompt=[1, 2]) for count in range(4)]
+    mate = sequence(prompt=[3], temperature=0.0)
+    logits = torch.stack([model(mate), *map(model, ahead), model(mate)])
+
+    first, found, last = Sampler().sample(logits, [mate, fresh(), mate], [(), drafts, ()])
+
+    assert first == last
+    assert isinstance(found, Sampled)
+    assert list(found.token_ids) == chosen[: right + 1]
+    assert found.logprobs == tuple(one.logprobs[0] for one in results[: right + 1] if one.logprobs)
+
+
+def test_broken_logits_after_a_draft_keep_what_came_before() -> None:
+    rows = torch.tensor([[0.0, 9.0, 0.0], [0.0, math.nan, 0.0], [0.0, 0.0, 9.0]])
+
+    right, wrong = (Sampler().sample(rows, [sequence(temperature=0.0)], [drafts]) for drafts in ((1, 1), (2, 1)))
+
+    assert right == wrong == [Sampled((1,))]
+
+
 def test_no_rows_no_tokens() -> None:
     assert Sampler().sample(torch.empty(0, 10), []) == []

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,6 +37,29 @@ def test_a_prompt_a_chunk_and_a_decode_lie_one_after_the_other() -> None:
     assert step.paged.context_lens.tolist() == [5, 7, 6]
     assert step.paged.block_tables.tolist() == [[7, 2, 0], [1, 5, 3], [0, 6, 0]]
     assert step.paged.slot_mapping.tolist() == [28, 29, 30, 31, 8, 7, 20, 21, 22, 25]
+
+
+def test_drafts_follow_the_token_that_is_due_and_each_needs_logits() -> None:
+    plain = scheduled(6, 5, 1, [0, 6], first_id=300)
+    first, second = scheduled(5, 4, 1, [7, 2], first_id=100), scheduled(8, 7, 1, [1, 5, 3], first_id=200)
+    chunk = scheduled(9, 0, 2, [4], first_id=400)
+
+    step = prepare(
+        [
+            plain,
+            replace(first, num_tokens=3, drafts=(31, 32)),
+            chunk,
+            replace(second, num_tokens=2, drafts=(41,)),
+        ],
+        BLOCK_SIZE,
+    )
+
+    assert step.input_ids.tolist() == [305, 104, 31, 32, 400, 401, 207, 41]
+    assert step.positions.tolist() == [5, 4, 5, 6, 0, 1, 7, 8]
+    assert step.rows.tolist() == [0, 1, 2, 3, 6, 7]
+    assert step.paged.query_starts.tolist() == [0, 1, 4, 6, 8]
+    assert step.paged.context_lens.tolist() == [6, 7, 2, 9]
+    assert step.paged.slot_mapping.tolist() == [25, 8, 9, 10, 16, 17, 23, 12]
 
 
 def test_rows_of_prompts_that_owe_log_probabilities_come_after_those_that_sample() -> None:

@@ -57,6 +57,20 @@ def test_too_few_blocks_change_nothing() -> None:
     blocks.check_integrity([holder])
 
 
+def test_trimming_gives_back_what_holds_no_known_token() -> None:
+    blocks = manager()
+    sequence = admit(blocks, 9)
+    assert blocks.grow(sequence, 20)
+    kept = sequence.block_table[:3]
+
+    blocks.trim(sequence)
+
+    assert (sequence.block_table, blocks.num_free_blocks) == (kept, 7)
+    blocks.trim(sequence)
+    assert sequence.block_table == kept
+    blocks.check_integrity([sequence])
+
+
 def test_headroom_stays_free() -> None:
     blocks = manager(num_blocks=3)
     assert not blocks.allocate(given.sequence(8), headroom=2)

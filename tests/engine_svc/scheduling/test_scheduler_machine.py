@@ -1,7 +1,8 @@
 """The scheduler and its blocks under random treatment: every operation leaves the books right, every answer is right.
 
 The model (``paged_model.py``) computes each token from what the blocks really hold, so a block that is shared too
-early, taken too soon or found under a wrong name shows as a wrong token.
+early, taken too soon or found under a wrong name shows as a wrong token. With speculation it has three words, so that
+guesses are right now and then.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from engine_svc.request import Request
 from engine_svc.scheduling.capacity import Capacity
+from engine_svc.scheduling.speculation import Speculation
 from svclib.errors import InvalidRequest
 from tests.engine_svc import given
 from tests.engine_svc.given import Running
-from tests.engine_svc.paged_model import PagedModel, expected_output
+from tests.engine_svc.paged_model import VOCAB_SIZE, PagedModel, expected_output
 
 PREFIXES = ([1, 2, 3, 4, 5, 6], [1, 2, 3, 9, 9, 9, 9], [8])
 
@@ -26,11 +28,15 @@ PREFIXES = ([1, 2, 3, 4, 5, 6], [1, 2, 3, 9, 9, 9, 9], [8])
 class Fuzz:
     """A small engine, and what every request in it must get."""
 
-    def __init__(self, num_blocks: int, block_size: int, *, chunk: int, caching: bool, per_step: int) -> None:
-        model = PagedModel(num_blocks, block_size, per_step=per_step, max_model_len=64)
+    def __init__(
+        self, num_blocks: int, block_size: int, *, chunk: int, caching: bool, per_step: int, num_drafts: int = 0
+    ) -> None:
+        self.num_ids = 3 if num_drafts else VOCAB_SIZE - 1
+        model = PagedModel(num_blocks, block_size, per_step=per_step, num_ids=self.num_ids, max_model_len=64)
         scheduler = given.scheduler(
-            num_blocks, block_size, max_num_seqs=5, max_num_batched_tokens=12, chunk=chunk, caching=caching
-        )
+            num_blocks, block_size, max_num_seqs=5, max_num_batched_tokens=12, chunk=chunk, caching=caching,
+            speculation=Speculation(num_drafts, 12) if num_drafts else None,
+        )  # fmt: skip
         self.num_blocks = num_blocks
         self.running = Running(model, scheduler)
         self.capacity = Capacity(64, block_size, num_blocks)
@@ -73,7 +79,7 @@ class Fuzz:
     def _check(self, number: int, request: Request, index: int) -> None:
         answer = self.running.answers[number]
         token_ids = answer.token_ids.get(index, [])
-        assert token_ids == expected_output(request.prompt_token_ids, index, len(token_ids))
+        assert token_ids == expected_output(request.prompt_token_ids, index, len(token_ids), self.num_ids)
         if (number, index) in self.stopped:
             assert index not in answer.finish_reasons
         else:
@@ -82,13 +88,26 @@ class Fuzz:
 
 
 @pytest.mark.parametrize(
-    ("block_size", "chunk", "caching", "per_step"),
-    [(2, 12, True, 1), (4, 3, True, 2), (2, 5, False, 1), (3, 12, True, 3), (1, 2, True, 1)],
+    ("block_size", "chunk", "caching", "per_step", "num_drafts"),
+    [
+        (2, 12, True, 1, 0),
+        (4, 3, True, 2, 0),
+        (2, 5, False, 1, 0),
+        (3, 12, True, 3, 0),
+        (1, 2, True, 1, 0),
+        (2, 12, True, 1, 5),
+        (1, 3, False, 1, 2),
+        (3, 12, True, 2, 8),
+    ],
 )
-def test_ten_thousand_steps_in_a_tiny_pool(block_size: int, chunk: int, caching: bool, per_step: int) -> None:
-    """2,500 random operations for each of five engines."""
+def test_ten_thousand_steps_in_a_tiny_pool(
+    block_size: int, chunk: int, caching: bool, per_step: int, num_drafts: int
+) -> None:
+    """2,500 random operations for each of eight engines."""
     chance = random.Random(block_size * chunk)
-    fuzz = Fuzz(30 // block_size, block_size, chunk=chunk, caching=caching, per_step=per_step)
+    fuzz = Fuzz(
+        30 // block_size, block_size, chunk=chunk, caching=caching, per_step=per_step, num_drafts=num_drafts
+    )  # fmt: skip
     for _ in range(2_500):
         live = fuzz.live
         match chance.choices(["step", "add", "abort", "stop"], [10, 3, 1, 1])[0]:
@@ -104,12 +123,18 @@ def test_ten_thousand_steps_in_a_tiny_pool(block_size: int, chunk: int, caching:
     preempted = fuzz.running.sample("vllm:num_preemptions_total")
     fuzz.finish()
     assert preempted > 20, "the pool was too large for this test to mean much"
+    num_drafted, num_accepted = (
+        fuzz.running.sample(f"vllm:spec_decode_num_{kind}_tokens_total") for kind in ("draft", "accepted")
+    )
+    assert (0 < num_accepted < num_drafted) == (num_drafts > 0)
 
 
 class SchedulerMachine(RuleBasedStateMachine):
+    num_drafts = 0
+
     def __init__(self) -> None:
         super().__init__()
-        self.fuzz = Fuzz(8, 3, chunk=4, caching=True, per_step=1)
+        self.fuzz = Fuzz(8, 3, chunk=4, caching=True, per_step=1, num_drafts=self.num_drafts)
 
     @rule(
         prefix=st.sampled_from(PREFIXES),
@@ -143,5 +168,11 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.fuzz.finish()
 
 
+class SpeculatingMachine(SchedulerMachine):
+    num_drafts = 4
+
+
 TestSchedulerMachine = SchedulerMachine.TestCase
+TestSpeculatingMachine = SpeculatingMachine.TestCase
 TestSchedulerMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestSpeculatingMachine.settings = TestSchedulerMachine.settings

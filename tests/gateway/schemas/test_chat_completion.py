@@ -8,7 +8,7 @@ import pytest
 from gateway import chat, limits
 from gateway.schemas.chat_completion import ChatCompletion, read_chat
 from gateway.schemas.unsupported import ASKS_FOR_NOTHING
-from svclib.errors import InvalidRequest, Unsupported
+from svclib.errors import InvalidRequest
 
 HI = [{"role": "user", "content": "hi"}]
 
@@ -216,20 +216,6 @@ def test_metadata() -> None:
         {str(number): "v" for number in range(17)}, {"k" * 65: "v"}, {"k": "v" * 513}, {"k": 1}, {"k": None}, [], "x",
     ):  # fmt: skip
         assert fault(metadata=wrong).param == "metadata"
-
-
-@pytest.mark.parametrize("value", [{"type": "json_object"}, {"type": "json_schema", "json_schema": {"name": "x"}}])
-def test_formats_that_are_known_and_not_supported(value: Any) -> None:
-    error = fault(response_format=value)
-    assert isinstance(error, Unsupported)
-    assert error.param == "response_format"
-
-
-@pytest.mark.parametrize("value", [{"type": "yaml"}, {}, "text", []])
-def test_formats_that_nobody_knows(value: Any) -> None:
-    error = fault(response_format=value)
-    assert not isinstance(error, Unsupported)
-    assert error.param == "response_format"
 
 
 def test_unknown_fields_are_named() -> None:

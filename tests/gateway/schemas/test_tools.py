@@ -19,8 +19,16 @@ def named(name: str) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name}}
 
 
+def allowed(mode: str, *names: str) -> dict[str, Any]:
+    return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": [named(name) for name in names]}}
+
+
+def read_whole(**fields: Any) -> chat.ChatRequest:
+    return read_chat({"model": "m", "messages": HI} | fields, reject_unknown=True)
+
+
 def read(**fields: Any) -> tuple[chat.Tool, ...]:
-    return read_chat({"model": "m", "messages": HI} | fields, reject_unknown=True).tools
+    return read_whole(**fields).tools
 
 
 def fault(**fields: Any) -> InvalidRequest:
@@ -39,6 +47,7 @@ def test_tools() -> None:
         chat.Tool("a-B_9", "d", '{"type":"object","properties":{"ß":{"enum":[1,2.5,null]}}}'),
         chat.Tool("b", strict=False),
     )
+    assert read(tools=[tool(strict=True)]) == (chat.Tool("f", strict=True),)
 
 
 FAULTS: list[tuple[str, Any]] = [
@@ -70,7 +79,8 @@ FAULTS: list[tuple[str, Any]] = [
     ("tools[0].function.parameters", [tool(parameters=[1])]),
     ("tools[0].function.parameters", [tool(parameters={"a": "x" * limits.MAX_SCHEMA_BYTES})]),
     ("tools[0].function.strict", [tool(strict="yes")]),
-    ("tools[0].function.strict", [tool(strict=True)]),
+    ("tools[0].function.parameters", [tool(strict=True, parameters={"type": "object"})]),
+    ("tools[1].function.parameters", [tool(), tool("g", strict=True, parameters={"properties": {"a": {}}})]),
 ]
 
 
@@ -106,7 +116,7 @@ def test_choices_that_need_no_tools(choice: Any) -> None:
     assert read(tool_choice=choice) == ()
 
 
-@pytest.mark.parametrize("choice", ["required", named("f")])
+@pytest.mark.parametrize("choice", ["required", named("f"), allowed("auto", "f"), allowed("required", "f")])
 @pytest.mark.parametrize("tools", [None, []])
 def test_choices_that_need_tools(choice: Any, tools: Any) -> None:
     error = fault(tools=tools, tool_choice=choice)
@@ -114,17 +124,57 @@ def test_choices_that_need_tools(choice: Any, tools: Any) -> None:
     assert not isinstance(error, Unsupported)
 
 
-@pytest.mark.parametrize("choice", ["required", named("f"), {"type": "allowed_tools", "allowed_tools": {}}])
-def test_choices_that_are_not_supported(choice: Any) -> None:
-    error = fault(tools=[tool()], tool_choice=choice)
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [
+        (None, chat.ToolChoice("auto")),
+        ("auto", chat.ToolChoice("auto")),
+        ("none", chat.ToolChoice("auto")),
+        ("required", chat.ToolChoice("required")),
+        (named("g"), chat.ToolChoice("named", ("g",))),
+        (allowed("auto", "g", "f", "g"), chat.ToolChoice("auto", ("g", "f"))),
+        (allowed("required", "f"), chat.ToolChoice("required", ("f",))),
+    ],
+)
+def test_choices(choice: Any, expected: chat.ToolChoice) -> None:
+    request = read_whole(tools=[tool("f"), tool("g")], tool_choice=choice)
+    assert request.tool_choice == expected
+    assert [each.name for each in request.tools] == ([] if choice == "none" else ["f", "g"])
+
+
+def test_tools_of_another_kind_cannot_be_chosen() -> None:
+    error = fault(tools=[tool()], tool_choice={"type": "custom", "custom": {"name": "f"}})
     assert error.param == "tool_choice"
     assert isinstance(error, Unsupported)
 
 
 @pytest.mark.parametrize(
-    "choice", ["sometimes", "", 5, [], {}, {"type": "function"}, {"type": "function", "function": {}}, named("g"), True]
-)
+    "choice",
+    [
+        "sometimes", "", 5, [], {}, {"type": "function"}, {"type": "function", "function": {}}, named("g"), True,
+        {"type": "function", "name": "f"}, {"type": "function", "function": {"name": 5}}, {"type": "allowed_tools"},
+        {"type": "allowed_tools", "allowed_tools": {}}, allowed("auto"), allowed("always", "f"), allowed("auto", "g"),
+        allowed("required", "f", "g"), {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": "f"}},
+        {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": ["f"]}},
+        {"type": "allowed_tools", "mode": "auto", "tools": [named("f")]},
+    ],
+)  # fmt: skip
 def test_choices_that_make_no_sense(choice: Any) -> None:
     error = fault(tools=[tool()], tool_choice=choice)
     assert error.param == "tool_choice"
     assert not isinstance(error, Unsupported)
+
+
+def test_one_call_at_a_time() -> None:
+    assert read_whole().parallel_tool_calls
+    assert read_whole(parallel_tool_calls=None, tools=[tool()]).parallel_tool_calls
+    assert read_whole(parallel_tool_calls=True).parallel_tool_calls
+    assert not read_whole(parallel_tool_calls=False, tools=[tool()]).parallel_tool_calls
+    assert fault(parallel_tool_calls=1).param == "parallel_tool_calls"
+
+
+def test_a_call_cannot_go_on_with_a_begun_answer() -> None:
+    messages = [*HI, {"role": "assistant", "content": "I'll call"}]
+    fields = {"messages": messages, "continue_final_message": True, "tools": [tool()]}
+    read(**fields)
+    assert fault(**fields, tool_choice="required").param == "continue_final_message"

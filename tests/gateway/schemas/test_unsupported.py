@@ -28,7 +28,7 @@ def test_asking_for_nothing_is_fine(name: str, value: Any) -> None:
     refuse_unsupported({name: None})
 
 
-@pytest.mark.parametrize(("name", "value"), [("echo", 0), ("best_of", True), ("store", 0), ("parallel_tool_calls", 1)])
+@pytest.mark.parametrize(("name", "value"), [("echo", 0), ("best_of", True), ("store", 0)])
 def test_a_number_is_no_truth_value(name: str, value: Any) -> None:
     with pytest.raises(Unsupported):
         refuse_unsupported({name: value})
@@ -39,7 +39,7 @@ def test_a_number_is_no_truth_value(name: str, value: Any) -> None:
     [
         "reasoning_effort", "functions", "audio", "prediction", "verbosity", "web_search_options", "chat_template",
         "cache_salt", "priority", "prompt_logprobs", "echo", "best_of", "thinking", "thinking_budget", "guided_json",
-        "structured_outputs", "modalities", "parallel_tool_calls", "store", "function_call",
+        "structured_outputs", "modalities", "store", "function_call",
     ],
 )  # fmt: skip
 def test_the_well_known_ones_are_known(name: str) -> None:

@@ -11,8 +11,8 @@ from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
 from svclib.gguf_metadata import GgufError, read_metadata
+from svclib.gguf_tokenizer import load_gguf_tokenizer
 from tests.tokenizer_svc import templates, tiny
-from tokenizer_svc.gguf_tokenizer import load_gguf_tokenizer
 
 TEXTS: Final = ("The quick fox", " two  spaces ", "<s>user<|im_end|> x", "Zürich\n\n12 你😀", "", "<think>a</think>")
 

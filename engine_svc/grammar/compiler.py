@@ -1,0 +1,123 @@
+"""Compiles constraints, outside the step loop and within limits.
+
+llguidance does its work without Python's lock, in time and memory that its own limits bound; so threads do, and a
+client's constraint holds up nobody but the next ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from time import perf_counter
+from typing import Final
+
+import structlog
+from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
+
+from engine_svc.grammar.matcher import CompiledGrammar, Vocabulary
+from engine_svc.grammar.source import grammar_of
+from engine_svc.grammar.token_bytes import TokenBytes, VocabularyError, read_token_bytes, simulated_tokens
+from engine_svc.request import Constraint, Request
+from engine_svc.weights.source import locate
+from protos.simulated import MODEL_NAME
+from svclib.errors import InvalidRequest, Unsupported
+
+MAX_COMPILING: Final = 2
+"""Constraints that are compiled at once."""
+
+_MAX_LEXER_STATES: Final = 30_000
+"""Of 1 to 2 kB each."""
+_MAX_MESSAGE: Final = 400
+_EXCERPT: Final = re.compile(r"\n +\d+ \| ")
+_PLACE: Final = re.compile(r"^(at )?\d+\(\d+\): ")
+
+log = structlog.get_logger(__name__)
+
+
+class GrammarCompiler:
+    """Immutable but for its threads. ``observe`` is told the seconds that each compilation took."""
+
+    def __init__(self, vocabulary: Vocabulary | None, observe: Callable[[float], None] = lambda _: None) -> None:
+        self._vocabulary = vocabulary
+        self._observe = observe
+        self._threads = ThreadPoolExecutor(MAX_COMPILING, thread_name_prefix="grammar")
+
+    @property
+    def is_supported(self) -> bool:
+        """Whether anything can be compiled: the vocabulary is known."""
+        return self._vocabulary is not None
+
+    async def attach(self, request: Request) -> Request:
+        """The request with its grammar compiled, if it has a constraint. Raises ``InvalidRequest`` as ``compile``."""
+        constraint = request.sampling_params.constraint
+        if constraint is None:
+            return request
+        loop = asyncio.get_running_loop()
+        grammar = await loop.run_in_executor(self._threads, self.compile, constraint)
+        return replace(request, grammar=replace(grammar, thinking=request.thinking))
+
+    def compile(self, constraint: Constraint) -> CompiledGrammar:
+        """Raises ``InvalidRequest`` naming the constraint's kind, if it is wrong, too large or not supported."""
+        if self._vocabulary is None:
+            raise Unsupported("this model has no tokenizer beside it, which constraints need", param=constraint.kind)
+        started = perf_counter()
+        parser = LLMatcher(self._vocabulary.compiled, grammar_of(constraint), limits=_limits(), log_level=0)
+        if parser.is_error():
+            raise InvalidRequest(_reason(constraint, parser.get_error()), param=constraint.kind)
+        beginnings = self._vocabulary.mask(parser.compute_bitmask())
+        self._observe(perf_counter() - started)
+        if parser.is_error() or not beginnings.any():
+            raise InvalidRequest("no text matches the constraint", param=constraint.kind)
+        return CompiledGrammar(self._vocabulary, constraint.kind, parser)
+
+    def close(self) -> None:
+        """Compile no more."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def load_vocabulary(source: str, size: int) -> Vocabulary | None:
+    """Of ``simulated``, a folder, a GGUF file or a Hugging Face id; None if unknown. ``size`` is the model's."""
+    try:
+        tokens = simulated_tokens() if source in ("", MODEL_NAME) else read_token_bytes(locate(source))
+    except VocabularyError as error:
+        log.warning("outputs cannot be constrained", reason=str(error))
+        return None
+    return vocabulary_of(tokens, size)
+
+
+def vocabulary_of(tokens: TokenBytes, size: int) -> Vocabulary:
+    """Cut or filled up to the model's size. Takes a second for 150,000 tokens."""
+    padding = (b"",) * (size - len(tokens.spelled))
+    special = frozenset(token_id for token_id in tokens.special if token_id < size)
+    tokens = TokenBytes((*tokens.spelled, *padding)[:size], special)
+    return Vocabulary(tokens, size, LLTokenizer(_ForLlguidance(tokens)))
+
+
+class _ForLlguidance(TokenizerWrapper):
+    """What llguidance asks of a tokenizer. It is never made to tokenize, because grammars are compiled not to force."""
+
+    def __init__(self, tokens: TokenBytes) -> None:
+        self.is_tokenizer_wrapper = True
+        self.bos_token_id = None
+        self.eos_token_id = len(tokens.spelled)
+        self.tokens = [*tokens.spelled, b""]
+        self.special_token_ids = list(tokens.special)
+
+    def __call__(self, text: str) -> list[int]:
+        raise NotImplementedError("grammars must have `no_forcing`")
+
+
+def _limits() -> LLParserLimits:
+    return LLParserLimits(max_lexer_states=_MAX_LEXER_STATES, verbose_errors=False)
+
+
+def _reason(constraint: Constraint, message: str) -> str:
+    """llguidance's message on one line, without an excerpt, and without a place that the client has not written."""
+    text = _EXCERPT.split(message, maxsplit=1)[0]
+    text = text.rpartition("failed to compile JSON schema: ")[2]
+    if constraint.kind != "grammar":
+        text = _PLACE.sub("", text)
+    return " ".join(text.split())[:_MAX_MESSAGE]

@@ -1,0 +1,133 @@
+"""The constraint of one sequence: thinking first, then whatever the grammar allows, then the end."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from collections.abc import Sequence as SequenceOf
+from dataclasses import dataclass, field
+
+import numpy as np
+from llguidance import LLMatcher, LLTokenizer
+
+from engine_svc.grammar.interface import Mask
+from engine_svc.grammar.reasoning import Constrained, Free, ThinkingGate, Undecided
+from engine_svc.grammar.token_bytes import TokenBytes
+from engine_svc.request import ConstraintKind, Thinking
+from svclib.errors import InvalidRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The tokens of a model as bytes, and what llguidance made of them.
+
+    ``size`` is the model's number of token ids. llguidance's own end of sequence is one beyond: which real tokens end a
+    sequence differs from request to request.
+    """
+
+    tokens: TokenBytes = field(repr=False)
+    size: int
+    compiled: LLTokenizer
+
+    def mask(self, bits: bytes) -> Mask:
+        """llguidance's bits as an array; its end of sequence is left out."""
+        return np.unpackbits(np.frombuffer(bits, np.uint8), count=self.size, bitorder="little").view(np.bool_)
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledGrammar:
+    """See ``engine_svc.grammar.interface.Grammar``. ``start`` is a matcher that has read nothing."""
+
+    vocabulary: Vocabulary
+    kind: ConstraintKind
+    start: LLMatcher
+    thinking: Thinking | None = None
+
+    def matcher(self, eos_token_ids: Collection[int], end_token_ids: Collection[int]) -> SequenceMatcher:
+        return SequenceMatcher(self, eos_token_ids, end_token_ids)
+
+
+class SequenceMatcher:
+    """See ``engine_svc.grammar.interface.Matcher``. Reads only what is new, so outputs must grow."""
+
+    def __init__(
+        self, grammar: CompiledGrammar, eos_token_ids: Collection[int], end_token_ids: Collection[int]
+    ) -> None:
+        self._vocabulary = grammar.vocabulary
+        self._kind = grammar.kind
+        self._parser = grammar.start.deep_copy()
+        self._num_read = 0
+        thinking = grammar.thinking
+        self._gate = ThinkingGate(thinking, grammar.vocabulary.tokens.spelled) if thinking is not None else None
+        self._eos = np.array(sorted(eos_token_ids), np.int64)
+        self._ends = np.array(sorted(end_token_ids), np.int64)
+
+    def allowed(self, output: SequenceOf[int], *, may_end: bool) -> Mask | None:
+        match self._position(output):
+            case Free():
+                return self._anything_but_the_end(may_end)
+            case Undecided(next_token_id):
+                mask = self._grammar_mask(may_end) if not output else None
+                mask = np.zeros(self._vocabulary.size, np.bool_) if mask is None else mask
+                mask[next_token_id] = True
+                return mask
+            case Constrained(start, rest):
+                self._read(output, start, rest)
+                return self._grammar_mask(may_end)
+
+    def is_over(self, output: SequenceOf[int]) -> bool:
+        position = self._position(output)
+        if not isinstance(position, Constrained):
+            return False
+        self._read(output, position.start, position.rest)
+        return bool(self._parser.is_stopped()) and bool(self._parser.is_accepting())
+
+    def _position(self, output: SequenceOf[int]) -> Constrained | Free | Undecided:
+        return Constrained(0) if self._gate is None else self._gate.position(output)
+
+    def _read(self, output: SequenceOf[int], start: int, rest: bytes) -> None:
+        """Let the parser follow; what it was shown before it keeps."""
+        if self._num_read < start:
+            self._num_read = start
+            self._consume(self._vocabulary.compiled.greedy_tokenize(rest.decode("utf-8", "replace")))
+        new = list(output[self._num_read :])
+        self._num_read = len(output)
+        self._consume(new)
+
+    def _consume(self, token_ids: list[int]) -> None:
+        if token_ids and not self._parser.consume_tokens(token_ids):
+            raise self._fault()
+
+    def _anything_but_the_end(self, may_end: bool) -> Mask:
+        """While it thinks: an end would leave the constraint unfulfilled. Only the request's stop tokens may."""
+        mask = np.ones(self._vocabulary.size, np.bool_)
+        mask[self._eos] = False
+        if not may_end:
+            mask[self._ends] = False
+        return mask
+
+    def _grammar_mask(self, may_end: bool) -> Mask | None:
+        if self._parser.is_stopped() and self._parser.is_accepting():
+            return None
+        mask = self._vocabulary.mask(self._parser.compute_bitmask())
+        if self._parser.is_error():
+            raise self._fault()
+        accepting = self._parser.is_accepting()
+        if accepting and may_end:
+            mask[self._ends] = True
+        elif not may_end:
+            mask = self._without_ends(mask)
+        if mask.any():
+            return mask
+        if accepting:
+            return None
+        raise InvalidRequest("no token can go on where the output stands", param=self._kind)
+
+    def _without_ends(self, mask: Mask) -> Mask:
+        """The mask without tokens that the constraint would allow as text and that end the sequence."""
+        longer = mask.copy()
+        longer[self._ends] = False
+        return longer if longer.any() else mask
+
+    def _fault(self) -> InvalidRequest:
+        reason = str(self._parser.get_error()).partition("\n")[0]
+        return InvalidRequest(f"the constraint cannot be followed any further: {reason}", param=self._kind)

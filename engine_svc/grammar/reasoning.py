@@ -1,0 +1,77 @@
+"""Where the constrained part of an output begins: behind the thinking, if there is any.
+
+The one place of the engine that answers whether thinking has ended. It looks at token ids, and at their bytes only to
+find the closing tag, which a model may spell with other tokens than a tokenizer would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as SequenceOf
+from dataclasses import dataclass, field
+from typing import Final
+
+from engine_svc.request import Thinking
+
+_WHITE_SPACE: Final = b" \t\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Constrained:
+    """The constrained part is ``rest``, bytes left over from the token that closed the thinking, then all tokens from
+    ``start`` on."""
+
+    start: int
+    rest: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """Nothing is constrained yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """The output is a beginning of the opening tag. ``next_token_id`` would go on with it; if anything else follows,
+    the output is constrained from its first token on."""
+
+    next_token_id: int
+
+
+Position = Constrained | Free | Undecided
+
+
+@dataclass(slots=True)
+class ThinkingGate:
+    """Finds the position in the output of one sequence. ``spelled`` are the bytes of each token."""
+
+    thinking: Thinking
+    spelled: SequenceOf[bytes]
+    _closing: bytes = field(init=False)
+    _num_read: int = field(init=False, default=0)
+    _tail: bytes = field(init=False, default=b"")
+    _found: Constrained | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self._closing = b"".join(self.spelled[token_id] for token_id in self.thinking.end_token_ids)
+
+    def position(self, output: SequenceOf[int]) -> Position:
+        """Where ``output`` stands, which must begin with what it was at the call before."""
+        if not self.thinking.is_open:
+            opening = self.thinking.start_token_ids
+            if (begun := tuple(output[: len(opening)])) != opening[: len(begun)]:
+                return Constrained(0)
+            if len(begun) < len(opening):
+                return Undecided(opening[len(begun)])
+        return self._behind_closing(output) or Free()
+
+    def _behind_closing(self, output: SequenceOf[int]) -> Constrained | None:
+        """The first closing tag ends the thinking; white space behind it belongs to nothing."""
+        while self._found is None and self._num_read < len(output):
+            self._tail += self.spelled[output[self._num_read]]
+            self._num_read += 1
+            at = self._tail.find(self._closing)
+            if at >= 0:
+                rest = self._tail[at + len(self._closing) :].lstrip(_WHITE_SPACE)
+                self._found = Constrained(self._num_read, rest)
+            self._tail = self._tail[-len(self._closing) :]
+        return self._found

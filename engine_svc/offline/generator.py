@@ -1,0 +1,95 @@
+"""Prompts of one call through the engine: checked, handed over, stepped until all are answered."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence as SequenceOf
+
+from prometheus_client import CollectorRegistry
+
+from engine_svc.config import Settings
+from engine_svc.execution.runner import Runner
+from engine_svc.loading import build_engine, capacity_of
+from engine_svc.metrics import EngineMetrics
+from engine_svc.offline.answer import Answer, Output
+from engine_svc.offline.interrupts import Interrupts
+from engine_svc.offline.params import SamplingParams, told
+from engine_svc.offline.progress import Progress
+from engine_svc.offline.text import Text
+from engine_svc.request import Request
+from engine_svc.validation import check_prompt, check_sampling
+from svclib.errors import InvalidRequest
+
+
+class Generator:
+    """An engine without a thread of its own. Between two calls nothing is left in it."""
+
+    def __init__(self, settings: Settings, runner: Runner, text: Text) -> None:
+        self._info = runner.info
+        self._text = text
+        self._capacity = capacity_of(settings, runner.info)
+        self._engine = build_engine(settings, runner, EngineMetrics(CollectorRegistry(), settings.model_name))
+        self._eos_token_ids = frozenset(runner.info.eos_token_ids) | text.eos_token_ids
+        self._next_group_id = 0
+
+    def generate(
+        self, prompts: SequenceOf[SequenceOf[int]], params: SequenceOf[SamplingParams], *, show_progress: bool
+    ) -> list[Output]:
+        """Answers in the order of the prompts, of which each has its own parameters.
+
+        Raises ``ValueError`` before anything is computed if the model cannot do one of them, ``RuntimeError`` if one
+        fails, and what SIGINT is made to raise, between two steps.
+        """
+        pairs = zip(prompts, params, strict=True)
+        requests = [self._request(number, prompt, one) for number, (prompt, one) in enumerate(pairs)]
+        answers = [Answer(request, one.stop_strings, self._text) for request, one in zip(requests, params, strict=True)]
+        with Interrupts() as interrupts, Progress(len(requests), shown=show_progress) as progress:
+            running = {self._add(request): answer for request, answer in zip(requests, answers, strict=True)}
+            try:
+                while running:
+                    interrupts.check()
+                    self._step(running, progress)
+            finally:
+                for group_id in running:
+                    self._engine.abort(group_id)
+                self._engine.take_outputs()
+        return [answer.result() for answer in answers]
+
+    def _request(self, number: int, prompt: SequenceOf[int], params: SamplingParams) -> Request:
+        try:
+            rest = self._capacity.max_tokens(len(prompt), params.max_tokens)
+            resolved = params.resolve(rest)
+            check_prompt(tuple(prompt), self._info.vocab_size)
+            check_sampling(resolved, self._info.vocab_size)
+        except InvalidRequest as error:
+            raise ValueError(f"prompt {number}: {told(error)}") from None
+        if min(prompt) < 0:
+            raise ValueError(f"prompt {number}: token id {min(prompt)} is below 0")
+        return Request(
+            request_id=f"prompt {number}",
+            prompt_token_ids=tuple(prompt),
+            sampling_params=resolved,
+            eos_token_ids=self._eos_token_ids,
+            arrived_at=time.time(),
+            open_ended=params.max_tokens is None,
+        )
+
+    def _add(self, request: Request) -> int:
+        group_id = self._next_group_id
+        self._next_group_id += request.sampling_params.n
+        self._engine.add(group_id, request)
+        return group_id
+
+    def _step(self, running: dict[int, Answer], progress: Progress) -> None:
+        """Make a step, and take what is over out of ``running``."""
+        self._engine.step()
+        outputs = self._engine.take_outputs()
+        for output in outputs:
+            if output.error is not None:
+                raise RuntimeError("a prompt could not be computed; the log says why") from output.error
+            for choice in running[output.group_id].hear(output):
+                self._engine.stop_choice(output.group_id, choice)
+            if output.is_last:
+                del running[output.group_id]
+        num_tokens = sum(len(choice.token_ids) for output in outputs for choice in output.choices)
+        progress.note(num_tokens, sum(output.is_last for output in outputs))

@@ -1,0 +1,157 @@
+"""A model in this process: load it, hand it prompts, get texts."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from collections.abc import Sequence as SequenceOf
+from numbers import Integral
+from operator import index
+from typing import Any, Final, TypeAlias, cast
+
+import structlog
+from pydantic import ValidationError
+
+from engine_svc.config import Settings
+from engine_svc.loading import load_runner
+from engine_svc.offline.answer import Output
+from engine_svc.offline.generator import Generator
+from engine_svc.offline.params import SamplingParams
+from engine_svc.offline.text import load_text
+from svclib.config import ServiceSettings, SettingsError, faults
+
+Prompt: TypeAlias = str | SequenceOf[int]
+Message: TypeAlias = Mapping[str, Any]
+Params: TypeAlias = SamplingParams | SequenceOf[SamplingParams] | None
+
+_FOR_SERVING: Final = {*ServiceSettings.model_fields, "model", "served_model", "max_waiting", "stall_seconds"}
+
+
+class LLM:
+    """Owns a loaded model. Callable from any thread; calls take turns.
+
+    ``settings`` are those of the engine (see its README), by the same names and with the same defaults; what is not
+    given is taken from the environment (``ENGINE_*``), as for the service. ``enforce_eager`` and
+    ``tensor_parallel_size`` are accepted for programs written for nano-vllm or vLLM.
+    """
+
+    def __init__(
+        self,
+        model: str | os.PathLike[str],
+        *,
+        enforce_eager: bool = False,  # noqa: ARG002  # there is nothing that it could change
+        tensor_parallel_size: int = 1,
+        **settings: Any,
+    ) -> None:
+        """Load a folder, a .gguf file or a Hugging Face id.
+
+        ``enforce_eager`` changes nothing: no graphs are captured on a CPU. Raises ``TypeError`` for a name that is no
+        setting, ``ValueError`` for a bad value or a model that cannot be loaded.
+        """
+        if tensor_parallel_size != 1:
+            raise ValueError(f"tensor_parallel_size {tensor_parallel_size} is not supported yet; it must be 1")
+        _log_faults_only()
+        chosen = _settings(os.fspath(model), settings)
+        try:
+            runner = load_runner(chosen)
+            self._text = load_text(chosen.model)
+        except SettingsError as error:
+            raise ValueError(str(error)) from error
+        self._generator = Generator(chosen, runner, self._text)
+        self._lock = threading.Lock()
+
+    def get_tokenizer(self) -> Any:
+        """The model's tokenizer, as transformers has it."""
+        return self._text.tokenizer
+
+    def generate(
+        self, prompts: Prompt | SequenceOf[Prompt], sampling_params: Params = None, use_tqdm: bool = True
+    ) -> list[Output]:
+        """Continue a prompt, or many of them at once; outputs are in the order of the prompts.
+
+        A prompt is a text or a list of token ids. ``sampling_params`` are for all prompts, or one for each. All prompts
+        are checked before the first is computed: raises ``ValueError`` naming what is wrong with which. Ctrl-C gives
+        up the call and leaves the model usable.
+        """
+        return self._run([self._token_ids(prompt) for prompt in _listed(prompts)], sampling_params, use_tqdm)
+
+    def chat(
+        self,
+        messages: SequenceOf[Message] | SequenceOf[SequenceOf[Message]],
+        sampling_params: Params = None,
+        use_tqdm: bool = True,
+        *,
+        tools: SequenceOf[Mapping[str, Any]] | None = None,
+        chat_template: str | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+    ) -> list[Output]:
+        """Answer a conversation, or many of them at once. See ``generate`` for everything but the messages.
+
+        Messages are dicts as in the OpenAI API, written as a prompt by the model's own template or ``chat_template``,
+        to which ``chat_template_kwargs`` are variables. Raises what the template raises.
+        """
+        options = {
+            "tools": None if tools is None else list(tools),
+            "chat_template": chat_template,
+            "add_generation_prompt": add_generation_prompt and not continue_final_message,
+            "continue_final_message": continue_final_message,
+            **(chat_template_kwargs or {}),
+        }
+        prompts = [self._text.encode_chat(conversation, **options) for conversation in _conversations(messages)]
+        return self._run(prompts, sampling_params, use_tqdm)
+
+    def _token_ids(self, prompt: Prompt) -> list[int]:
+        if isinstance(prompt, str):
+            return self._text.encode(prompt)
+        if not isinstance(prompt, (list, tuple)):
+            raise TypeError(f"a prompt is a string or a list of token ids, not {type(prompt).__name__}")
+        return [index(token_id) for token_id in prompt]
+
+    def _run(self, prompts: list[list[int]], sampling_params: Params, use_tqdm: bool) -> list[Output]:
+        params = _one_for_each(prompts, sampling_params)
+        with self._lock:
+            return self._generator.generate(prompts, params, show_progress=use_tqdm)
+
+
+def _settings(model: str, given: Mapping[str, Any]) -> Settings:
+    known = sorted(Settings.model_fields.keys() - _FOR_SERVING)
+    for name in given.keys() - set(known):
+        raise TypeError(f"LLM() got an unexpected keyword argument {name!r}; there are {', '.join(known)}")
+    try:
+        settings = Settings(model=model, **given)
+    except ValidationError as error:
+        raise ValueError(faults(error)) from None
+    if settings.simulated:
+        raise ValueError("model: the simulated model has no text; it is for the services")
+    return settings
+
+
+def _listed(prompts: Prompt | SequenceOf[Prompt]) -> list[Prompt]:
+    is_one = isinstance(prompts, str) or (len(prompts) > 0 and isinstance(prompts[0], Integral))
+    return cast("list[Prompt]", [prompts] if is_one else list(prompts))
+
+
+def _conversations(messages: SequenceOf[Message] | SequenceOf[SequenceOf[Message]]) -> list[SequenceOf[Message]]:
+    is_one = len(messages) > 0 and isinstance(messages[0], Mapping)
+    return cast("list[SequenceOf[Message]]", [messages] if is_one else list(messages))
+
+
+def _one_for_each(prompts: SequenceOf[object], params: Params) -> list[SamplingParams]:
+    if params is None or isinstance(params, SamplingParams):
+        return [params or SamplingParams()] * len(prompts)
+    if len(params) != len(prompts):
+        raise ValueError(f"{len(params)} sampling_params for {len(prompts)} prompts; give one, or one for each")
+    return list(params)
+
+
+def _log_faults_only() -> None:
+    """Unless the program has said how it wants logs, keep standard output for what it writes itself."""
+    if not structlog.is_configured():
+        structlog.configure(
+            wrapper_class=structlog.make_filtering_bound_logger("warning"),
+            logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        )

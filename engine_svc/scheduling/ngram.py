@@ -1,0 +1,78 @@
+"""Guesses what follows in a sequence by what followed the same few tokens before, in its prompt or its output.
+
+Text that is quoted, edited or listed repeats itself, and then such a guess is often right. How often it was right
+lately is known for every length of match, also from guesses that nobody asked for: each new token is compared with
+what would have been guessed. A hash that two n-grams share costs a wrong guess and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_SIZES: Final = (3, 2, 1)
+"""Lengths of the n-grams that are looked up, the best guess first."""
+
+_FIRST_RATE: Final = 0.4
+_RATE_WEIGHT: Final = 0.2
+"""How much the newest guess counts in its rate; a rate remembers about the last ten."""
+
+
+class NgramDrafter:
+    """An index over ``token_ids``, a list that others extend and nobody shortens. Constant time for each new token."""
+
+    def __init__(self, token_ids: list[int]) -> None:
+        self._token_ids = token_ids
+        self._num_indexed = len(token_ids)
+        self._rates = dict.fromkeys(_SIZES, _FIRST_RATE)
+        self._followers = {size: _followers(token_ids, size) for size in _SIZES}
+        """For each length: from an n-gram's hash to where the token after its last occurrence is."""
+        self._tail = self._hashes_before(len(token_ids))
+        self._match = self._find()
+
+    def update(self) -> None:
+        """Take in the tokens that came since the last call."""
+        for position in range(self._num_indexed, len(self._token_ids)):
+            self._take_in(position)
+        self._num_indexed = len(self._token_ids)
+
+    @property
+    def chance(self) -> float:
+        """How likely a guess is right, from 0 (there is none) to 1; that the first ``n`` are is this to the ``n``."""
+        return 0.0 if self._match is None else self._rates[self._match[0]]
+
+    def propose(self, count: int) -> tuple[int, ...]:
+        """The next ``count`` tokens as guessed; none without a match. A guess may be continued by copying itself."""
+        if self._match is None:
+            return ()
+        drafts: list[int] = []
+        for position in range(self._match[1], self._match[1] + count):
+            beyond = position - self._num_indexed
+            drafts.append(self._token_ids[position] if beyond < 0 else drafts[beyond])
+        return tuple(drafts)
+
+    def _take_in(self, position: int) -> None:
+        if self._match is not None:
+            size, guess = self._match
+            was_right = self._token_ids[guess] == self._token_ids[position]
+            self._rates[size] += _RATE_WEIGHT * (was_right - self._rates[size])
+        for size, ngram in self._tail:
+            self._followers[size][ngram] = position
+        self._tail = self._hashes_before(position + 1)
+        self._match = self._find()
+
+    def _hashes_before(self, position: int) -> list[tuple[int, int]]:
+        """Length and hash of the n-grams that end right before ``position``."""
+        return [(n, hash(tuple(self._token_ids[position - n : position]))) for n in _SIZES if n <= position]
+
+    def _find(self) -> tuple[int, int] | None:
+        """The longest n-gram at the end that was seen before: its length, and where what followed it is."""
+        for size, ngram in self._tail:
+            if (follower := self._followers[size].get(ngram)) is not None:
+                return size, follower
+        return None
+
+
+def _followers(token_ids: list[int], size: int) -> dict[int, int]:
+    """The index of all n-grams but the last one, which nothing has followed yet."""
+    ngrams = zip(*(token_ids[offset:] for offset in range(size)), strict=False)
+    return dict(zip(map(hash, ngrams), range(size, len(token_ids)), strict=False))

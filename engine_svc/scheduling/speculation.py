@@ -1,0 +1,76 @@
+"""Speculation: guessed tokens are computed along with the ones that are due, and those that prove right save steps.
+
+A step with few tokens spends its time on reading the weights, so that a few more tokens cost little. A draft is worth
+its cost while its chance of being right is above ``r / (r + FREE_TOKENS)`` in a step that has ``r`` tokens already:
+the more a step does anyway, the dearer is one token more, compared with the token's share of the step.
+
+What is sampled does not depend on drafts, only in which step it is (``execution/sampling/verify.py``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from engine_svc.execution.runner import ScheduledSequence
+from engine_svc.scheduling.block_manager import BlockManager
+from engine_svc.scheduling.ngram import NgramDrafter
+from engine_svc.scheduling.step import Plan
+
+FREE_TOKENS: Final = 16
+"""So many tokens take about as long to compute as the weights take to be read, on processors as we know them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Speculation:
+    """At most ``num_tokens`` drafts of a sequence in a step, none beyond ``max_step_tokens`` tokens in the step."""
+
+    num_tokens: int
+    max_step_tokens: int
+
+    def extend(self, plan: Plan, blocks: BlockManager) -> None:
+        """Add drafts to a plan that is complete without them. They take blocks that are free, and nobody's place."""
+        if plan.num_tokens >= self.max_step_tokens:
+            return
+        for row, count in self._choose(plan).items():
+            entry = plan.batch[row]
+            drafts = _drafter_of(entry).propose(count)
+            if blocks.grow(entry.sequence, entry.start + entry.num_tokens + len(drafts)):
+                plan.add_drafts(row, drafts)
+
+    def _choose(self, plan: Plan) -> Counter[int]:
+        """How many drafts each entry of the batch gets: the likeliest first, as long as they pay."""
+        chosen: Counter[int] = Counter()
+        for num_tokens, (unlikeliness, row) in enumerate(sorted(self._claims(plan)), start=plan.num_tokens):
+            if num_tokens >= self.max_step_tokens or -unlikeliness < num_tokens / (num_tokens + FREE_TOKENS):
+                break
+            chosen[row] += 1
+        return chosen
+
+    def _claims(self, plan: Plan) -> Iterator[tuple[float, int]]:
+        """For each draft that could be: its chance of being right, negative, and whose it is."""
+        for row, entry in enumerate(plan.batch):
+            if not _may_speculate(entry):
+                continue
+            sequence = entry.sequence
+            # The last token of a choice is sampled and never computed, so it is never a draft.
+            most = sequence.request.sampling_params.max_tokens - sequence.num_output_tokens - 1
+            chance = _drafter_of(entry).chance
+            yield from ((-(chance**count), row) for count in range(1, min(self.num_tokens, most) + 1))
+
+
+def _may_speculate(entry: ScheduledSequence) -> bool:
+    """Whether an entry may have drafts: one that only goes on by a token, and chooses it among all tokens."""
+    params = entry.sequence.request.sampling_params
+    return entry.samples and entry.num_tokens == 1 and params.constraint is None
+
+
+def _drafter_of(entry: ScheduledSequence) -> NgramDrafter:
+    """The drafter of a sequence, up to date."""
+    sequence = entry.sequence
+    if sequence.drafter is None:
+        sequence.drafter = NgramDrafter(sequence.token_ids)
+    sequence.drafter.update()
+    return sequence.drafter

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import pytest
+
+from engine_svc.request import Constraint, Thinking
+from svclib.errors import InvalidRequest
+from tests.engine_svc.grammar.given import (
+    CLOSE,
+    EOS,
+    START,
+    choice,
+    compiled,
+    ids,
+    matcher,
+    schema,
+    spelled,
+    texts_of,
+    word,
+)
+
+DIGITS = set("0123456789")
+OPEN = Thinking(True, (), (CLOSE,))
+UNDECIDED = Thinking(False, (START,), (CLOSE,))
+IN_WORDS = Thinking(True, (), (word("</thi"), word("nk>")))
+
+
+def test_a_number_may_end_or_go_on() -> None:
+    mask = matcher(schema({"type": "integer"})).allowed(spelled("1"), may_end=True)
+    assert texts_of(mask) == DIGITS | {"<eos>"}
+
+
+def test_nothing_follows_what_is_complete() -> None:
+    one = matcher(choice("yes", "no"))
+    assert texts_of(one.allowed([], may_end=True)) == {"y", "n", "yes", "no", "ye"}
+    assert not one.is_over(spelled("ye"))
+    assert one.is_over(spelled("yes"))
+    assert one.allowed(spelled("yes"), may_end=True) is None
+
+
+def test_tokens_of_several_letters_count_as_their_letters() -> None:
+    assert texts_of(matcher(choice("yes", "ya")).allowed([], may_end=True)) == {"y", "ye", "yes", "ya"}
+    assert matcher(choice("yes")).is_over([word("yes")])
+
+
+def test_a_matcher_made_anew_knows_what_the_old_one_knew() -> None:
+    constraint = schema({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})
+    output, old = spelled('{"a": 12'), matcher(constraint)
+    for count in range(len(output)):
+        old.allowed(output[:count], may_end=True)
+    known, anew = old.allowed(output, may_end=True), matcher(constraint).allowed(output, may_end=True)
+    assert known is not None
+    assert anew is not None
+    assert known.tolist() == anew.tolist()
+
+
+def test_siblings_do_not_disturb_each_other() -> None:
+    grammar = compiled(choice("ab", "cd"))
+    first, second = grammar.matcher((EOS,), (EOS,)), grammar.matcher((EOS,), (EOS,))
+    first.allowed(spelled("a"), may_end=True)
+    assert texts_of(second.allowed(spelled("c"), may_end=True)) == {"d"}
+    assert texts_of(first.allowed(spelled("a"), may_end=True)) == {"b"}
+
+
+def test_every_end_of_the_request_ends_what_may_end() -> None:
+    mask = matcher(schema({"type": "integer"}), ends=(EOS, ord("x"))).allowed(spelled("1"), may_end=True)
+    assert texts_of(mask) == DIGITS | {"<eos>", "x"}
+
+
+def test_min_tokens_and_ignored_ends_hold_as_long_as_there_is_something_to_say() -> None:
+    number = schema({"type": "integer"})
+    assert texts_of(matcher(number).allowed(spelled("1"), may_end=False)) == DIGITS
+    assert texts_of(matcher(number, ends=()).allowed(spelled("1"), may_end=True)) == DIGITS
+    assert matcher(choice("yes")).allowed(spelled("yes"), may_end=False) is None
+    assert matcher(choice("yes"), ends=()).allowed(spelled("yes"), may_end=True) is None
+
+
+def test_a_stop_token_that_is_the_only_way_on_is_taken_as_text_before_min_tokens() -> None:
+    one = matcher(choice("yes"), ends=(ord("e"),))
+    assert texts_of(one.allowed(spelled("y"), may_end=False)) == {"e"}
+
+
+def test_what_the_mask_forbids_ends_the_request_with_an_error() -> None:
+    with pytest.raises(InvalidRequest, match="cannot be followed") as caught:
+        matcher(choice("yes")).allowed(spelled("n"), may_end=True)
+    assert caught.value.param == "choice"
+
+
+def test_thinking_is_free_but_may_not_be_the_end() -> None:
+    one = compiled(choice("yes"), thinking=OPEN).matcher((EOS,), (EOS, ord("x")))
+    mask = one.allowed(spelled("hm"), may_end=True)
+    assert mask is not None
+    assert not mask[EOS]
+    assert mask.sum() == len(mask) - 1
+    assert not one.is_over(spelled("hm"))
+
+
+def test_stop_tokens_in_the_thinking_wait_for_min_tokens() -> None:
+    one = compiled(choice("yes"), thinking=OPEN).matcher((EOS,), (EOS, ord("x")))
+    assert "x" not in texts_of(one.allowed(spelled("hm"), may_end=False))
+    assert "x" in texts_of(one.allowed(spelled("hm"), may_end=True))
+
+
+def test_the_constraint_begins_behind_the_thinking() -> None:
+    one = compiled(choice("yes"), thinking=OPEN).matcher((EOS,), (EOS,))
+    assert texts_of(one.allowed(ids("no ", CLOSE), may_end=True)) == {"y", "ye", "yes"}
+    assert one.is_over(ids("no ", CLOSE, "yes"))
+
+
+def test_an_undecided_output_thinks_or_obeys() -> None:
+    one = compiled(choice("yes"), thinking=UNDECIDED).matcher((EOS,), (EOS,))
+    assert texts_of(one.allowed([], may_end=True)) == {"y", "ye", "yes", "<think>"}
+    assert texts_of(one.allowed(spelled("y"), may_end=True)) == {"e"}
+    thinking = compiled(choice("yes"), thinking=UNDECIDED).matcher((EOS,), (EOS,))
+    assert "!" in texts_of(thinking.allowed([START], may_end=True))
+    assert texts_of(thinking.allowed([START, CLOSE], may_end=True)) == {"y", "ye", "yes"}
+
+
+def test_a_tag_of_several_tokens_is_opened_as_a_whole() -> None:
+    thinking = Thinking(False, tuple(spelled("<t>")), (CLOSE,))
+    one = compiled(choice("yes"), thinking=thinking).matcher((EOS,), (EOS,))
+    assert texts_of(one.allowed([], may_end=True)) == {"y", "ye", "yes", "<"}
+    assert texts_of(one.allowed(spelled("<"), may_end=True)) == {"t"}
+    assert "!" in texts_of(one.allowed(spelled("<t>"), may_end=True))
+
+
+@pytest.mark.parametrize(
+    ("closing", "next_texts"),
+    [
+        (ids(word("</thi"), word("nk>")), {"{", '{"'}),
+        (ids("</think>"), {"{", '{"'}),
+        (ids(word("</thi"), word("nk>\n\n")), {"{", '{"'}),
+        (ids(word("</thi"), word("nk>{")), {'"', '":', "}", " ", "\n"}),
+    ],
+)
+def test_the_closing_tag_may_be_spelled_in_any_way(closing: list[int], next_texts: set[str]) -> None:
+    one = compiled(Constraint("json_object"), thinking=IN_WORDS).matcher((EOS,), (EOS,))
+    assert texts_of(one.allowed(ids("so", *closing), may_end=True)) == next_texts
+
+
+def test_what_sticks_to_the_closing_tag_must_match() -> None:
+    one = compiled(choice("yes"), thinking=IN_WORDS).matcher((EOS,), (EOS,))
+    with pytest.raises(InvalidRequest, match="cannot be followed"):
+        one.allowed(ids(word("</thi"), word("nk>{")), may_end=True)

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine_svc.scheduling.ngram import NgramDrafter
+
+texts = st.lists(st.integers(0, 3), max_size=40)
+
+
+def after(prompt: list[int], output: list[int]) -> NgramDrafter:
+    """A drafter that saw the output come after the prompt."""
+    token_ids = list(prompt)
+    drafter = NgramDrafter(token_ids)
+    token_ids += output
+    drafter.update()
+    return drafter
+
+
+def guess(token_ids: list[int]) -> int | None:
+    """What followed the last occurrence of the longest n-gram at the end that occurred before."""
+    for size in (3, 2, 1):
+        for position in range(len(token_ids) - 1, size - 1, -1):
+            if size < len(token_ids) and token_ids[position - size : position] == token_ids[-size:]:
+                return token_ids[position]
+    return None
+
+
+@pytest.mark.parametrize(
+    ("token_ids", "expected"),
+    [
+        ([], ()),
+        ([5], ()),
+        ([5, 5], (5, 5, 5, 5)),
+        ([5, 6, 5], (6, 5, 6, 5)),
+        ([1, 2, 3, 1, 2], (3, 1, 2, 3)),
+        ([1, 2, 3, 9, 1, 2, 4, 9, 1, 2], (4, 9, 1, 2)),
+        ([9, 1, 2, 3, 8, 1, 2, 4, 9, 1, 2], (3, 8, 1, 2)),
+        ([1, 2, 3, 7, 2, 4, 1, 2], (3, 7, 2, 4)),
+        ([1, 2, 3, 4], ()),
+        ([7, 7, 7], (7, 7, 7, 7)),
+        ([1, 7, 1, 7, 1, 7], (1, 7, 1, 7)),
+    ],
+    ids=str,
+)
+def test_what_followed_last_time_is_guessed(token_ids: list[int], expected: tuple[int, ...]) -> None:
+    assert NgramDrafter(token_ids).propose(4) == expected
+    assert after([], token_ids).propose(4) == expected
+
+
+def test_no_match_no_chance() -> None:
+    assert NgramDrafter([1, 2, 3, 4]).chance == 0.0
+
+
+@given(texts)
+def test_the_index_finds_what_a_search_finds(token_ids: list[int]) -> None:
+    expected = guess(token_ids)
+
+    found = NgramDrafter(token_ids).propose(1)
+
+    assert found == (() if expected is None else (expected,))
+
+
+@given(texts, texts, st.integers(1, 9))
+def test_it_makes_no_difference_when_tokens_became_known(prompt: list[int], output: list[int], count: int) -> None:
+    assert after(prompt, output).propose(count) == NgramDrafter(prompt + output).propose(count)
+
+
+@given(texts, st.integers(1, 9))
+def test_a_long_guess_is_made_of_short_ones(token_ids: list[int], count: int) -> None:
+    drafts = NgramDrafter(token_ids).propose(count)
+
+    assert len(drafts) in (0, count)
+    if drafts:
+        assert NgramDrafter(token_ids).propose(count - 1) == drafts[:-1]
+
+
+@given(texts, texts)
+def test_a_chance_is_a_probability(prompt: list[int], output: list[int]) -> None:
+    assert 0.0 <= after(prompt, output).chance <= 1.0
+
+
+def test_guesses_that_were_right_raise_the_chance() -> None:
+    chances = [after([1, 2, 3], [1, 2, 3] * count).chance for count in range(2, 12)]
+
+    assert chances == sorted(set(chances))
+    assert chances[-1] > 0.98
+
+
+def test_guesses_that_were_wrong_lower_the_chance_and_it_recovers() -> None:
+    misses = [token for number in range(20) for token in (7, 100 + number)]
+
+    wrong, right = after([], [*misses, 7]), after([], [*misses, *[7, 8] * 20, 7])
+
+    assert 0.0 < wrong.chance < 0.02
+    assert right.chance > 0.8
+
+
+def test_short_and_long_matches_have_chances_of_their_own() -> None:
+    """The same long phrase again and again, and a token that something new always follows."""
+    output = [token for number in range(20) for token in (*range(20, 40), 1, 100 + number, 1, 200 + number)]
+
+    in_phrase, after_one = after([], [*output, *range(20, 36)]), after([], [*output, 1])
+
+    assert in_phrase.propose(2) == (36, 37)
+    assert after_one.chance < 0.5 < 0.9 < in_phrase.chance
+
+
+def test_only_the_output_is_judged() -> None:
+    assert NgramDrafter([1, 2, 3] * 50).chance == NgramDrafter([1, 2, 3] * 2).chance

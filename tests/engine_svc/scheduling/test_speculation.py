@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+from collections.abc import Sequence as SequenceOf
+from dataclasses import replace
+
+import pytest
+
+from engine_svc.execution.runner import ScheduledSequence
+from engine_svc.request import Constraint, Request, Sampled
+from engine_svc.scheduling.block_manager import BlockManager
+from engine_svc.scheduling.scheduler import Scheduler
+from engine_svc.scheduling.sequence import Sequence, choices_of
+from engine_svc.scheduling.speculation import FREE_TOKENS, Speculation
+from engine_svc.scheduling.step import Plan
+from tests.engine_svc import given
+
+LOOP = [1, 2, 3] * 400
+NOVEL = [token for number in range(400) for token in (7, 100 + number)]
+"""What follows 7 is guessed each time, and each time it is something else."""
+
+
+def scheduler(
+    num_blocks: int = 200, *, drafts: int = 4, max_step_tokens: int = 32, chunk: int = 64, max_num_seqs: int = 40
+) -> Scheduler:
+    return given.scheduler(
+        num_blocks, 4, chunk=chunk, max_num_seqs=max_num_seqs, max_num_batched_tokens=1000,
+        speculation=Speculation(drafts, max_step_tokens),
+    )  # fmt: skip
+
+
+def add(scheduler: Scheduler, request: Request, seq_id: int = 1) -> Sequence:
+    (sequence,) = choices_of(request, seq_id)
+    scheduler.add([sequence])
+    return sequence
+
+
+def step(scheduler: Scheduler, text: SequenceOf[int] = LOOP) -> Plan:
+    """A step in which every sequence goes on with the text, drafts or not."""
+    plan = scheduler.schedule(0.0)
+    scheduler.apply(plan.batch, [sampled(entry, text) if entry.samples else None for entry in plan.batch])
+    scheduler.check_integrity()
+    return plan
+
+
+def sampled(entry: ScheduledSequence, text: SequenceOf[int]) -> Sampled:
+    token_ids: list[int] = []
+    for expected in (*entry.drafts, None):
+        token_ids.append(text[entry.sequence.num_tokens + len(token_ids)])
+        if token_ids[-1] != expected:
+            break
+    return Sampled(tuple(token_ids))
+
+
+def warm(scheduler: Scheduler, *sequences: Sequence) -> None:
+    """Until the guesses are trusted."""
+    while any(sequence.num_output_tokens < 40 for sequence in sequences):
+        step(scheduler)
+
+
+def num_drafts(plan: Plan) -> list[int]:
+    return [len(entry.drafts) for entry in plan.batch]
+
+
+def test_a_prompt_has_no_drafts_and_what_follows_it_has() -> None:
+    guessing = scheduler(chunk=16)
+    sequence = add(guessing, given.request(LOOP[:24], 90))
+
+    plans = [step(guessing) for _ in range(4)]
+
+    assert [num_drafts(plan) for plan in plans[:2]] == [[0], [0]]
+    entry = plans[2].batch[0]
+    assert (entry.start, entry.num_tokens, entry.drafts) == (24, 3, (2, 3))
+    assert entry.token_ids == [1, 2, 3]
+    assert plans[2].num_tokens == 3
+    assert plans[3].batch[0].start == 27, "the drafts were right, so they are computed"
+    assert sequence.token_ids == LOOP[: sequence.num_tokens]
+
+
+def test_drafts_grow_as_they_prove_right_up_to_the_limit() -> None:
+    guessing = scheduler(drafts=6)
+    add(guessing, given.request(LOOP[:24], 200))
+
+    counts = [num_drafts(step(guessing))[0] for _ in range(14)]
+
+    assert counts == sorted(counts)
+    assert (counts[0], counts[1], counts[-1]) == (0, 2, 6)
+
+
+def test_drafts_cease_when_they_are_wrong_and_come_back_when_they_would_be_right() -> None:
+    guessing = scheduler()
+    add(guessing, given.request(NOVEL[:24], 500))
+
+    novel = [sum(num_drafts(step(guessing, NOVEL))) for _ in range(150)]
+    again = [sum(num_drafts(step(guessing, LOOP))) for _ in range(50)]
+
+    assert 0 < sum(novel) <= 10
+    assert sum(novel[-100:]) == 0
+    assert again[-1] == 4
+
+
+def test_wrong_drafts_leave_no_trace() -> None:
+    guessing = scheduler()
+    sequence = add(guessing, given.request(LOOP[:24], 90))
+    warm(guessing, sequence)
+    before = sequence.num_tokens
+
+    plan = step(guessing, [*LOOP[: before + 1], 77])
+
+    assert (num_drafts(plan), sequence.token_ids) == ([4], [*LOOP[: before + 1], 77])
+    assert sequence.num_computed_tokens == before + 1
+    assert len(sequence.block_table) == -(-sequence.num_tokens // 4)
+
+
+def test_only_blocks_whose_tokens_are_final_are_published() -> None:
+    """Half of a block is known and the other half a wrong draft."""
+    guessing = scheduler()
+    sequence = add(guessing, given.request(LOOP[:24], 90))
+    warm(guessing, sequence)
+    before = sequence.num_tokens
+    plan = step(guessing, [*LOOP[:before], 77])
+    assert before // 4 < (plan.batch[0].start + plan.batch[0].num_tokens) // 4
+    guessing.end(sequence)
+
+    again = add(guessing, given.request(LOOP[: before + 6], 1), 2)
+    step(guessing)
+
+    assert again.num_cached_tokens == before // 4 * 4
+
+
+@pytest.mark.parametrize(("remaining", "expected"), [(1, 0), (2, 1), (4, 3), (5, 4), (9, 4)])
+def test_the_last_token_is_never_a_draft(remaining: int, expected: int) -> None:
+    guessing = scheduler()
+    sequence = add(guessing, given.request(LOOP[:24], 200))
+    warm(guessing, sequence)
+    sequence.request = given.request(LOOP[:24], sequence.num_output_tokens + remaining)
+
+    assert num_drafts(guessing.schedule(0.0)) == [expected]
+
+
+def test_a_step_is_filled_up_to_its_limit() -> None:
+    guessing = scheduler(drafts=8, max_step_tokens=10)
+    sequences = [add(guessing, given.request(LOOP[:24], 300), number) for number in range(4)]
+    warm(guessing, *sequences)
+
+    plan = guessing.schedule(0.0)
+
+    assert plan.num_tokens == sum(entry.num_tokens for entry in plan.batch) == 10
+
+
+def test_the_likeliest_drafts_come_first() -> None:
+    guessing = scheduler(drafts=8, max_step_tokens=10)
+    newcomer, proven = (choices_of(given.request(LOOP[:24], 300), number)[0] for number in range(2))
+    guessing.add([proven])
+    warm(guessing, proven)
+    guessing.add([newcomer])
+    step(guessing)
+
+    assert num_drafts(guessing.schedule(0.0)) == [0, 8]
+
+
+def test_a_full_step_has_no_drafts_and_nothing_is_indexed() -> None:
+    guessing = scheduler(max_step_tokens=2)
+    sequences = [add(guessing, given.request(LOOP[:24], 20), number) for number in range(2)]
+    step(guessing)
+    while guessing.num_running:
+        assert num_drafts(step(guessing)) == [0, 0]
+    assert all(sequence.drafter is None for sequence in sequences)
+
+
+def test_the_more_a_step_does_the_likelier_a_draft_must_be() -> None:
+    guessing = scheduler(drafts=1, max_step_tokens=1000, num_blocks=4000)
+    sequences = [add(guessing, given.request(LOOP[:24], 300), number) for number in range(12)]
+    step(guessing)
+    assert num_drafts(step(guessing)) == [0] * 12, "guesses of unknown worth"
+    lone = scheduler(drafts=1)
+    add(lone, given.request(LOOP[:24], 300))
+    step(lone)
+    assert num_drafts(step(lone)) == [1]
+    warm(guessing, *sequences)
+    assert num_drafts(step(guessing)) == [1] * 12, "guesses of proven worth"
+    assert 12 / (12 + FREE_TOKENS) > 0.4
+
+
+def test_nobody_is_preempted_for_drafts() -> None:
+    guessing = scheduler(num_blocks=40, drafts=8)
+    for number in range(4):
+        add(guessing, given.request(LOOP[: 8 + number], 60), number)
+    num_preempted = num_drafted = 0
+    while guessing.num_running or guessing.num_waiting:
+        plan = guessing.schedule(0.0)
+        num_drafted += sum(num_drafts(plan))
+        if plan.preempted:
+            num_preempted += 1
+            known = [*plan.preempted, *(entry.sequence for entry in plan.batch)]
+            assert sum(-(-one.num_tokens // 4) for one in known) > 40, "there were blocks for all that is known"
+        guessing.apply(plan.batch, [sampled(entry, LOOP) if entry.samples else None for entry in plan.batch])
+        guessing.check_integrity()
+    assert num_preempted > 0
+    assert num_drafted > 50
+
+
+@pytest.mark.parametrize(("num_blocks", "expected"), [(2, []), (3, [3, 1])])
+def test_drafts_need_a_free_block(num_blocks: int, expected: list[int]) -> None:
+    blocks = BlockManager(num_blocks, 4, model="m")
+    sequence, plan = given.sequence(LOOP[:8], 20), Plan()
+    assert blocks.allocate(sequence)
+    sequence.num_computed_tokens = 7
+    plan.add(sequence, 1)
+
+    Speculation(4, 32).extend(plan, blocks)
+
+    assert list(plan.batch[0].drafts) == expected
+    assert plan.num_tokens == 1 + len(expected)
+    assert blocks.num_free_blocks == 0
+    blocks.check_integrity([sequence])
+
+
+def test_an_output_under_a_constraint_is_not_guessed() -> None:
+    free = given.request(LOOP[:24], 60)
+    bound = replace(free, sampling_params=replace(free.sampling_params, constraint=Constraint("json_object")))
+    guessing = scheduler()
+    sequence = add(guessing, bound)
+
+    while sequence.finish_reason is None:
+        assert num_drafts(step(guessing)) == [0]
+
+
+def test_without_speculation_there_are_no_drafts() -> None:
+    plain = given.scheduler()
+    sequence = add(plain, given.request(LOOP[:24], 30))
+
+    while sequence.finish_reason is None:
+        assert num_drafts(step(plain)) == [0]
+    assert sequence.drafter is None

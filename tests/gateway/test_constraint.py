@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway import chat
+from gateway.call_grammar import CallGrammar
+from gateway.constraint import asked_by, constraint_of
+from gateway.peers import Constraint
+from tests.gateway.test_call_grammar import HERMES
+
+F, G, STRICT = chat.Tool("f"), chat.Tool("g"), chat.Tool("s", strict=True)
+JSON, SCHEMA = chat.JsonFormat(), chat.JsonFormat('{"type": "integer"}')
+REQUIRED, NAMED = chat.ToolChoice("required"), chat.ToolChoice("named", ("g",))
+
+
+def request(**fields: Any) -> chat.ChatRequest:
+    return chat.ChatRequest("m", (), chat.Sampling(), **fields)
+
+
+def grammar(*tools: chat.Tool, several: bool = True) -> CallGrammar:
+    return CallGrammar(HERMES, list(tools), several)
+
+
+FREE: list[dict[str, Any]] = [
+    {},
+    {"tools": (F, G)},
+    {"tools": (F,), "parallel_tool_calls": True},
+    {"parallel_tool_calls": False},
+]
+CONSTRAINED: list[tuple[str, dict[str, Any], Constraint]] = [
+    ("response_format", {"response_format": JSON}, Constraint("json_object")),
+    ("response_format", {"response_format": SCHEMA}, Constraint("json_schema", '{"type": "integer"}')),
+    ("tool_choice", {"tools": (F, G), "tool_choice": REQUIRED}, Constraint("grammar", grammar(F, G).only_calls())),
+    ("tool_choice", {"tools": (F, G), "tool_choice": NAMED},
+     Constraint("grammar", grammar(G, several=False).only_calls())),
+    ("tool_choice", {"tools": (F, G), "tool_choice": REQUIRED, "parallel_tool_calls": False},
+     Constraint("grammar", grammar(F, G, several=False).only_calls())),
+    ("tool_choice", {"tools": (F, G), "tool_choice": REQUIRED, "response_format": SCHEMA},
+     Constraint("grammar", grammar(F, G).only_calls())),
+    ("tool_choice", {"tools": (F, G), "tool_choice": chat.ToolChoice("auto", ("f",))},
+     Constraint("grammar", grammar(F).calls_in_text())),
+    ("tool_choice", {"tools": (F, G), "tool_choice": chat.ToolChoice("required", ("g",))},
+     Constraint("grammar", grammar(G).only_calls())),
+    ("response_format", {"tools": (F, STRICT), "response_format": JSON},
+     Constraint("grammar", grammar(F, STRICT).calls_or_json(None))),
+    ("response_format", {"tools": (F,), "response_format": SCHEMA},
+     Constraint("grammar", grammar(F).calls_or_json('{"type": "integer"}'))),
+    ("tools[1].function.strict", {"tools": (F, STRICT)}, Constraint("grammar", grammar(F, STRICT).calls_in_text())),
+    ("parallel_tool_calls", {"tools": (F,), "parallel_tool_calls": False},
+     Constraint("grammar", grammar(F, several=False).calls_in_text())),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("fields", FREE, ids=str)
+def test_nothing_is_asked(fields: dict[str, Any]) -> None:
+    assert asked_by(request(**fields)) == ""
+    assert constraint_of(request(**fields), HERMES) is None
+
+
+@pytest.mark.parametrize(("param", "fields", "expected"), CONSTRAINED, ids=lambda value: str(value)[:60])
+def test_what_is_asked(param: str, fields: dict[str, Any], expected: Constraint) -> None:
+    assert asked_by(request(**fields)) == param
+    assert constraint_of(request(**fields), HERMES) == expected
