@@ -105,6 +105,7 @@ def load_model_runner(
         max_model_len=_model_len(max_model_len, loaded.max_position_embeddings),
         num_blocks=blocks,
         eos_token_ids=checkpoint.eos_token_ids,
+        rows_are_independent=loaded.rows_are_independent,
     )
     attention = create_backend(attention_backend, decoder.attention_config, num_blocks=blocks, block_size=block_size)
     return ModelRunner(decoder, attention, info, block_size=block_size, max_num_batched_tokens=max_num_batched_tokens)

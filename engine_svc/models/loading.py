@@ -24,7 +24,13 @@ def load_model(checkpoint: Checkpoint, format_: Format, kernels: Kernels | None 
     family = find_family(checkpoint.config)
     config = family.read_config(RawConfig(checkpoint.config))
     model = _compiled(checkpoint, config, format_, kernels) if kernels else _plain(checkpoint, config, DTYPES[format_])
-    return LoadedModel(model, family.model_type, config.vocab_size, config.max_position_embeddings)
+    return LoadedModel(
+        model,
+        family.model_type,
+        config.vocab_size,
+        config.max_position_embeddings,
+        rows_are_independent=isinstance(model, CompiledDecoder),
+    )
 
 
 def _plain(checkpoint: Checkpoint, config: DecoderConfig, dtype: torch.dtype) -> CausalLM:
