@@ -14,6 +14,7 @@ from svclib.config import SettingsError
 from svclib.gguf_metadata import GgufError, read_metadata
 
 _BYTE_TOKEN: Final = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+_WITHIN_A_WORD: Final = "##"
 _SPACE_MARK: Final = "\u2581"
 
 _GGUF_MODEL: Final = "tokenizer.ggml.model"
@@ -126,8 +127,11 @@ def _spelling(description: dict[str, Any]) -> Spelling:
         return _BYTE_LEVEL
     if kinds & {"ByteFallback", "Metaspace"} or any(step.get("pattern") == {"String": _SPACE_MARK} for step in steps):
         return _METASPACE
+    if "WordPiece" in kinds:
+        return _WORD_PIECE
     raise VocabularyError(
-        f"a tokenizer with decoder {decoder.get('type')!r} is not supported; byte-level and sentencepiece ones are"
+        f"a tokenizer with decoder {decoder.get('type')!r} is not supported; byte-level, sentencepiece and "
+        "word-piece ones are"
     )
 
 
@@ -148,6 +152,14 @@ def _metaspace(token: str) -> bytes:
     if match := _BYTE_TOKEN.fullmatch(token):
         return bytes([int(match[1], 16)])
     return token.replace(_SPACE_MARK, " ").encode()
+
+
+def _word_piece(token: str) -> bytes:
+    """Words with a space before each, in place of the spaces that such a vocabulary has lost.
+
+    Its models embed and say nothing, so this is for people who look at tokens.
+    """
+    return (token[len(_WITHIN_A_WORD) :] if token.startswith(_WITHIN_A_WORD) else f" {token}").encode()
 
 
 def _byte_level(token: str) -> bytes:
@@ -173,4 +185,5 @@ _LATIN1_OF_LETTER: Final = {value: _NOT_A_LETTER for value in range(256) if valu
 
 _BYTE_LEVEL: Final = Spelling(_byte_level, str.encode)
 _METASPACE: Final = Spelling(_metaspace, _metaspace)
+_WORD_PIECE: Final = Spelling(_word_piece, str.encode)
 _GGUF_SPELLINGS: Final = {"gpt2": _BYTE_LEVEL, "llama": _METASPACE, "t5": _METASPACE}

@@ -9,10 +9,20 @@ from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from protos.simulated import MODEL_NAME
-from svclib.config import ServiceSettings
+from svclib.config import ServiceSettings, SettingsError
 
-_FOR_WEIGHTS: Final = frozenset({"dtype", "num_threads", "quantization", "speculation"})
+_FOR_WEIGHTS: Final = frozenset({"dtype", "num_threads", "quantization", "speculation", "task"})
 _FOR_SPECULATION: Final = frozenset({"num_speculative_tokens", "max_speculative_step_tokens"})
+_FOR_GENERATING: Final = _FOR_SPECULATION | {
+    "block_size",
+    "enable_prefix_caching",
+    "kv_cache_memory_mb",
+    "max_num_seqs",
+    "max_prefill_chunk",
+    "max_waiting",
+    "num_blocks",
+    "speculation",
+}
 _FOR_SCRIPTS: Final = frozenset({"simulated_step_ms", "tokenizer"})
 
 
@@ -29,6 +39,9 @@ class Settings(ServiceSettings):
         description="Hugging Face id, folder or .gguf file to load; `simulated` for a model that answers from scripts",
     )
     served_model: str = Field(default="", description="name of the model in metrics; empty takes it from `model`")
+    task: Literal["auto", "generate", "embed"] = Field(
+        default="auto", description="whether the model generates or embeds; auto goes by its files"
+    )
     dtype: Literal["auto", "float32", "bfloat16"] = Field(
         default="auto",
         description="element type of weights and cache; auto takes what suits the weights",
@@ -105,6 +118,13 @@ class Settings(ServiceSettings):
         if self.simulated or self.speculation == "off":
             self._refuse(_FOR_SPECULATION, "speculation")
         return self
+
+    def check_embedding(self) -> None:
+        """The same for a model that embeds, which shows only in its files. Raises ``SettingsError``."""
+        try:
+            self._refuse(_FOR_GENERATING, "models that generate")
+        except ValueError as error:
+            raise SettingsError(str(error)) from None
 
     def _refuse(self, idle: frozenset[str], kind: str) -> None:
         if useless := sorted(idle & self.model_dump(exclude_defaults=True).keys()):

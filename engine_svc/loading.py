@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from engine_svc.config import Settings
+from engine_svc.embedding.interface import EmbeddingRunner
 from engine_svc.engine import Engine
 from engine_svc.execution.openmp import wait_politely
 from engine_svc.execution.runner import Runner, RunnerInfo
@@ -22,6 +23,17 @@ _MIB: Final = 1024 * 1024
 _SIMULATED_CONTEXT: Final = 8192
 _SIMULATED_BYTES_PER_TOKEN: Final = 8192
 """What the simulated model pretends that keys and values of a token take, so that memory means as much as elsewhere."""
+
+
+def load_model(settings: Settings) -> Runner | EmbeddingRunner:
+    """Load a model for what it is for. Raises ``SettingsError`` when the settings make it impossible."""
+    if not settings.simulated:
+        wait_politely()
+        from engine_svc.embedding.loading import is_for_embedding
+
+        if is_for_embedding(settings.model, settings.task):
+            return _load_embedder(settings)
+    return load_runner(settings)
 
 
 def load_runner(settings: Settings) -> Runner:
@@ -43,6 +55,20 @@ def load_runner(settings: Settings) -> Runner:
         max_num_batched_tokens=settings.max_num_batched_tokens,
         attention_backend=settings.attention_backend,
         quantization=settings.quantization,
+    )
+
+
+def _load_embedder(settings: Settings) -> EmbeddingRunner:
+    from engine_svc.embedding.loading import load_embedder
+
+    settings.check_embedding()
+    return load_embedder(
+        model=settings.model,
+        dtype=settings.dtype,
+        max_model_len=settings.max_model_len,
+        num_threads=settings.num_threads,
+        max_num_batched_tokens=settings.max_num_batched_tokens,
+        attention_backend=settings.attention_backend,
     )
 
 

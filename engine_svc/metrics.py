@@ -65,14 +65,18 @@ class EngineMetrics:
         info.labels(**labels).set(1)
 
     def watch_loads(self, loads: Callable[[], Loads], num_blocks: int) -> None:
-        """Export the load as it is whenever somebody asks; ``loads`` must be callable from any thread."""
+        """Export the load as it is whenever somebody asks; ``loads`` must be callable from any thread.
+
+        A model that embeds has no blocks.
+        """
         self._watch("vllm:num_requests_running", "Sequences being computed.", lambda: loads().num_running)
         self._watch("vllm:num_requests_waiting", "Sequences waiting for a place.", lambda: loads().num_waiting)
-        self._watch(
-            "vllm:kv_cache_usage_perc",
-            "Part of the cache in use; 1 is all of it.",
-            lambda: 1.0 - loads().num_free_blocks / num_blocks,
-        )
+        if num_blocks:
+            self._watch(
+                "vllm:kv_cache_usage_perc",
+                "Part of the cache in use; 1 is all of it.",
+                lambda: 1.0 - loads().num_free_blocks / num_blocks,
+            )
 
     def count_start(self, generation: Generation) -> None:
         """A request was scheduled for the first time."""
@@ -88,6 +92,12 @@ class EngineMetrics:
         self._generation_tokens.inc(num_generated)
         if num_preempted:
             self._preemptions.inc(num_preempted)
+
+    def count_pass(self, *, num_tokens: int, seconds: float) -> None:
+        """A pass of a model that embeds was done, or failed."""
+        self._step_tokens.observe(num_tokens)
+        self._step_time.observe(seconds)
+        self._prompt_tokens.inc(num_tokens)
 
     def count_draft(self, num_tokens: int, num_accepted: int) -> None:
         """So many tokens of a sequence were guessed in a step, so many of them right."""

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import signal
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import grpc
@@ -13,11 +14,15 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from engine_svc.config import Settings
+from engine_svc.embedding.engine import EmbeddingEngine
+from engine_svc.embedding.interface import EmbedderInfo, EmbeddingRunner
+from engine_svc.embedding.loop import EmbeddingLoop
+from engine_svc.embedding.servicer import EmbeddingBackend
 from engine_svc.execution.runner import Runner
 from engine_svc.grammar.compiler import GrammarCompiler, load_vocabulary
 from engine_svc.grammar.matcher import Vocabulary
 from engine_svc.heartbeat import Heartbeat
-from engine_svc.loading import build_engine, capacity_of, load_runner
+from engine_svc.loading import build_engine, capacity_of, load_model
 from engine_svc.metrics import EngineMetrics
 from engine_svc.scheduling.capacity import Places
 from engine_svc.servicer import Backend, EngineServicer
@@ -36,14 +41,16 @@ class EngineService:
     name: Final = "engine"
     service_names: Final = (engine_pb2.DESCRIPTOR.services_by_name["Engine"].full_name,)
 
-    def __init__(self, settings: Settings, *, load: Callable[[Settings], Runner] = load_runner) -> None:
+    def __init__(
+        self, settings: Settings, *, load: Callable[[Settings], Runner | EmbeddingRunner] = load_model
+    ) -> None:
         self.registry = CollectorRegistry()
         self.failed = False
         self._settings = settings
         self._load = load
         self._heartbeat = Heartbeat(settings.stall_seconds)
         self._servicer = EngineServicer()
-        self._steps: StepLoop | None = None
+        self._steps: StepLoop | EmbeddingLoop | None = None
         self._grammars: GrammarCompiler | None = None
         self._watch: asyncio.Task[None] | None = None
 
@@ -53,11 +60,11 @@ class EngineService:
     async def start(self, health: Health) -> None:
         log.info("loading", model=self._settings.model)
         runner = await asyncio.to_thread(self._load, self._settings)
-        vocabulary = await asyncio.to_thread(load_vocabulary, self._settings.vocabulary_source, runner.info.vocab_size)
-        backend = self._build(runner, vocabulary, lambda: self._die(health))
-        self._grammars = backend.grammars
-        self._servicer.attach(backend)
-        self._steps = backend.steps
+        on_death = partial(self._die, health)
+        if isinstance(runner.info, EmbedderInfo):
+            self._steps = self._serve_embedding(runner, on_death)
+        else:
+            self._steps = await self._serve_generation(runner, on_death)
         # What is loaded stays for good: a collection that looked at all of it would be felt as a pause in every stream.
         gc.collect()
         gc.freeze()
@@ -74,6 +81,24 @@ class EngineService:
             self._grammars.close()
         if self._steps is not None:
             await self._steps.stop()
+
+    async def _serve_generation(self, runner: Runner, on_death: Callable[[], None]) -> StepLoop:
+        """Let a model that generates serve the calls; returns its loop, not started."""
+        vocabulary = await asyncio.to_thread(load_vocabulary, self._settings.vocabulary_source, runner.info.vocab_size)
+        backend = self._build(runner, vocabulary, on_death)
+        self._grammars = backend.grammars
+        self._servicer.attach(backend)
+        return backend.steps
+
+    def _serve_embedding(self, runner: EmbeddingRunner, on_death: Callable[[], None]) -> EmbeddingLoop:
+        """Let a model that embeds serve the calls; returns its loop, not started."""
+        info = runner.info
+        log.info("this model embeds", pooling=info.pooling, dimensions=info.embedding_dim, longest=info.max_model_len)
+        metrics = EngineMetrics(self.registry, self._settings.model_name)
+        loop = EmbeddingLoop(EmbeddingEngine(runner, metrics), self._heartbeat, on_death)
+        metrics.watch_loads(lambda: loop.loads, num_blocks=0)
+        self._servicer.attach_embedding(EmbeddingBackend(loop))
+        return loop
 
     def _build(self, runner: Runner, vocabulary: Vocabulary | None, on_death: Callable[[], None]) -> Backend:
         settings, info = self._settings, runner.info

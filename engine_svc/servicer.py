@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import grpc
 
+from engine_svc.embedding.servicer import EmbeddingBackend
 from engine_svc.execution.runner import RunnerInfo
 from engine_svc.grammar.compiler import GrammarCompiler
 from engine_svc.output import RequestOutput
@@ -58,19 +59,26 @@ class Backend:
 
 
 class EngineServicer(engine_pb2_grpc.EngineServicer):
-    """Serves a backend once it has one: ``attach`` comes before the first call."""
+    """Serves a backend once it has one: ``attach`` or ``attach_embedding`` comes before the first call."""
 
     def __init__(self) -> None:
         self._sessions = SessionServer(self._generate, engine_pb2.EngineServerFrame)
         self._backend: Backend
+        self._embedding: EmbeddingBackend | None = None
 
     def attach(self, backend: Backend) -> None:
         """Serve from this backend."""
         self._backend = backend
 
+    def attach_embedding(self, backend: EmbeddingBackend) -> None:
+        """Serve from a model that embeds."""
+        self._embedding = backend
+
     async def drain(self) -> None:
         """Refuse new requests, and return when the running ones have ended."""
         await self._sessions.drain()
+        if self._embedding is not None:
+            await self._embedding.drain()
 
     async def Session(
         self,
@@ -81,9 +89,21 @@ class EngineServicer(engine_pb2_grpc.EngineServicer):
             yield frame
 
     @unary
+    async def Embed(
+        self, request: engine_pb2.EmbedRequest, _context: grpc.aio.ServicerContext[Any, Any]
+    ) -> engine_pb2.EmbedResponse:
+        if self._embedding is None:
+            raise Unsupported(
+                "this model generates and does not embed; an engine does one or the other (ENGINE_TASK)", param="model"
+            )
+        return await self._embedding.embed(request)
+
+    @unary
     async def GetModelInfo(
         self, _request: engine_pb2.ModelInfoRequest, _context: grpc.aio.ServicerContext[Any, Any]
     ) -> engine_pb2.ModelInfo:
+        if self._embedding is not None:
+            return self._embedding.model_info()
         info, capacity = self._backend.info, self._backend.capacity
         return engine_pb2.ModelInfo(
             model_path=info.model_path,
@@ -96,6 +116,7 @@ class EngineServicer(engine_pb2_grpc.EngineServicer):
             block_size=capacity.block_size,
             num_blocks=capacity.num_blocks,
             max_num_seqs=self._backend.max_num_seqs,
+            tasks=["generate"],
             supports_constraints=self._backend.grammars.is_supported,
         )
 
@@ -103,6 +124,8 @@ class EngineServicer(engine_pb2_grpc.EngineServicer):
     async def GetLoads(
         self, _request: engine_pb2.LoadsRequest, _context: grpc.aio.ServicerContext[Any, Any]
     ) -> engine_pb2.Loads:
+        if self._embedding is not None:
+            return self._embedding.loads()
         loads = self._backend.steps.loads
         return engine_pb2.Loads(
             num_running_reqs=loads.num_running,
@@ -113,6 +136,8 @@ class EngineServicer(engine_pb2_grpc.EngineServicer):
 
     async def _generate(self, call: GenerateCall) -> None:
         """One request, from its opening to its last event. Leaving in any way takes it out of the engine."""
+        if self._embedding is not None:
+            raise Unsupported("this model embeds and does not generate", param="model")
         request = read_request(call.request, self._backend.info, self._backend.capacity)
         request = await self._backend.grammars.attach(request)
         finished: asyncio.Future[ServiceError | None] = asyncio.get_running_loop().create_future()

@@ -147,6 +147,8 @@ class SessionEngine:
             max_context_length=info.max_context_length,
             vocab_size=info.vocab_size,
             simulated=info.simulated,
+            # An engine that does not say what it can be asked for generates.
+            generates="generate" in (info.tasks or ("generate",)),
             supports_constraints=info.supports_constraints,
         )
 

@@ -38,6 +38,7 @@ class Model:
     max_context_length: int
     vocab_size: int
     simulated: bool
+    generates: bool
     tool_parser: str
     no_tools_because: str
     """Why tools cannot be offered; empty: they can."""
@@ -66,6 +67,7 @@ class Model:
             max_context_length=engine.max_context_length,
             vocab_size=engine.vocab_size,
             simulated=engine.simulated,
+            generates=engine.generates,
             tool_parser=tool_parser,
             no_tools_because=_no_tools_because(tool_parser, tokenizer, parsers),
             reasoning_parser=reasoning_parser,
@@ -79,6 +81,8 @@ class Model:
 
     def check(self, request: ChatRequest) -> None:
         """What can be said before the prompt is known. Raises ``InvalidRequest`` naming the field."""
+        if not self.generates:
+            raise Unsupported("this model embeds and does not generate, so it cannot chat", param="model")
         if request.tools and self.no_tools_because:
             raise Unsupported(f"tools are not supported: {self.no_tools_because}", param="tools")
         if request.script is not None and not self.simulated:

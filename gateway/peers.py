@@ -65,6 +65,8 @@ class EngineInfo:
     max_context_length: int
     vocab_size: int
     simulated: bool
+    generates: bool = True
+    """Whether it continues prompts; a model that embeds does not."""
     supports_constraints: bool = False
 
 

@@ -16,6 +16,8 @@ MAX_INPUTS: Final = 2048
 """As in OpenAI's API."""
 MAX_TOKENS: Final = 300_000
 """Of all inputs together; as in OpenAI's API."""
+MAX_WAITING_TOKENS: Final = 4 * MAX_TOKENS
+"""Of all requests together, running and waiting."""
 MAX_VALUES: Final = 8 * 1024 * 1024
 """Numbers in an answer: half of the largest message."""
 

@@ -1,4 +1,4 @@
-"""From a checkpoint to a model that can compute steps."""
+"""From a checkpoint to a model that can compute steps: by a native family, or else by transformers."""
 
 from __future__ import annotations
 
@@ -11,16 +11,20 @@ from engine_svc.models.compiled import CompiledDecoder
 from engine_svc.models.config import DecoderConfig, RawConfig
 from engine_svc.models.decoder import Decoder
 from engine_svc.models.packed_weights import DTYPES, pack_weights
-from engine_svc.models.registry import find_family
+from engine_svc.models.registry import find_family, is_native
 from engine_svc.weights.checkpoint import Checkpoint
+from engine_svc.weights.errors import ModelLoadError
 from engine_svc.weights.loading import load_weights
+from engine_svc.weights.safetensors_folder import SafetensorsFolder
 
 
 def load_model(checkpoint: Checkpoint, format_: Format, kernels: Kernels | None = None) -> LoadedModel:
     """A model that is computed by these kernels, or by torch. Without kernels, ``format_`` is one of floats.
 
-    Raises ``ModelLoadError`` naming what is wrong or not supported.
+    Raises ``ModelLoadError`` naming what is wrong or not supported. A GGUF file must be of a native family.
     """
+    if isinstance(checkpoint, SafetensorsFolder) and not is_native(checkpoint.config):
+        return _fallback(checkpoint, format_)
     family = find_family(checkpoint.config)
     config = family.read_config(RawConfig(checkpoint.config))
     model = _compiled(checkpoint, config, format_, kernels) if kernels else _plain(checkpoint, config, DTYPES[format_])
@@ -41,3 +45,12 @@ def _plain(checkpoint: Checkpoint, config: DecoderConfig, dtype: torch.dtype) ->
 
 def _compiled(checkpoint: Checkpoint, config: DecoderConfig, format_: Format, kernels: Kernels) -> CausalLM:
     return CompiledDecoder(pack_weights(checkpoint, config, format_, lanes=kernels.lanes), kernels)
+
+
+def _fallback(checkpoint: SafetensorsFolder, format_: Format) -> LoadedModel:
+    if format_ is Format.INT8:
+        raise ModelLoadError("quantization int8 is for native families, and this is none")
+    # Imported here because it takes seconds, and native families do without.
+    from engine_svc.models.fallback.loading import load_fallback
+
+    return load_fallback(checkpoint.folder, RawConfig(checkpoint.config), DTYPES[format_])

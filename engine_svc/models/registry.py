@@ -32,6 +32,11 @@ FAMILIES: Final = {
 """By the name in ``architectures`` of config.json."""
 
 
+def is_native(config: Mapping[str, Any]) -> bool:
+    """Whether there is a family for one of the ``architectures``."""
+    return any(architecture in FAMILIES for architecture in config.get("architectures") or [])
+
+
 def find_family(config: Mapping[str, Any]) -> Family:
     """Raises ``ModelLoadError`` naming the supported architectures if this is none of them."""
     architectures = config.get("architectures") or []

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
+from functools import cached_property, lru_cache
+from typing import Final
 
 from prometheus_client import CollectorRegistry
 
 from engine_svc.config import Settings
 from engine_svc.execution.runner import Runner
+from engine_svc.grammar.interface import Grammar
 from engine_svc.loading import build_engine, capacity_of
 from engine_svc.metrics import EngineMetrics
 from engine_svc.offline.answer import Answer, Output
@@ -16,9 +20,11 @@ from engine_svc.offline.interrupts import Interrupts
 from engine_svc.offline.params import SamplingParams, told
 from engine_svc.offline.progress import Progress
 from engine_svc.offline.text import Text
-from engine_svc.request import Request
+from engine_svc.request import Constraint, Request
 from engine_svc.validation import check_prompt, check_sampling
 from svclib.errors import InvalidRequest
+
+_GRAMMARS_KEPT: Final = 16
 
 
 class Generator:
@@ -30,6 +36,7 @@ class Generator:
         self._capacity = capacity_of(settings, runner.info)
         self._engine = build_engine(settings, runner, EngineMetrics(CollectorRegistry(), settings.model_name))
         self._eos_token_ids = frozenset(runner.info.eos_token_ids) | text.eos_token_ids
+        self._vocabulary_source = settings.vocabulary_source
         self._next_group_id = 0
 
     def generate(
@@ -61,6 +68,7 @@ class Generator:
             resolved = params.resolve(rest)
             check_prompt(tuple(prompt), self._info.vocab_size)
             check_sampling(resolved, self._info.vocab_size)
+            grammar = None if resolved.constraint is None else self._compile(resolved.constraint)
         except InvalidRequest as error:
             raise ValueError(f"prompt {number}: {told(error)}") from None
         if min(prompt) < 0:
@@ -72,7 +80,16 @@ class Generator:
             eos_token_ids=self._eos_token_ids,
             arrived_at=time.time(),
             open_ended=params.max_tokens is None,
+            grammar=grammar,
         )
+
+    @cached_property
+    def _compile(self) -> Callable[[Constraint], Grammar]:
+        """Compiles constraints, each of the last ones once. Made when there is one: the vocabulary takes its time."""
+        from engine_svc.grammar.compiler import GrammarCompiler, load_vocabulary
+
+        compiler = GrammarCompiler(load_vocabulary(self._vocabulary_source, self._info.vocab_size))
+        return lru_cache(_GRAMMARS_KEPT)(compiler.compile)
 
     def _add(self, request: Request) -> int:
         group_id = self._next_group_id

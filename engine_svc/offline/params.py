@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as SequenceOf
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from engine_svc import request
 from engine_svc.validation import check_sampling
@@ -16,6 +17,7 @@ from svclib.errors import InvalidRequest
 _ANY_LENGTH: Final = 2**32 - 1
 _ANY_VOCABULARY: Final = 2**32
 _SEED_BITS: Final = 64
+_CONSTRAINTS: Final = get_args(request.ConstraintKind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,9 @@ class SamplingParams:
     None takes the rest of the context. ``stop`` is a string, or several, at which the text ends without it;
     ``stop_token_ids`` end it as end-of-sequence tokens do. ``n`` answers are given to a prompt. ``logprobs`` asks for
     log probabilities, with so many alternatives for each token, and ``prompt_logprobs`` for those of the prompt. The
-    same ``seed`` gives the same tokens, in whatever company; without one they are different each time.
+    same ``seed`` gives the same tokens, in whatever company; without one they are different each time. One of
+    ``json_object``, ``json_schema`` (a text or a dict), ``regex``, ``choice`` and ``grammar`` (Lark or GBNF) constrains
+    the whole output, from its first token.
     """
 
     temperature: float = 1.0
@@ -47,6 +51,11 @@ class SamplingParams:
     prompt_logprobs: int | None = None
     seed: int | None = None
     logit_bias: Mapping[int, float] | None = None
+    json_object: bool = False
+    json_schema: str | Mapping[str, Any] | None = None
+    regex: str | None = None
+    choice: SequenceOf[str] | None = None
+    grammar: str | None = None
 
     def __post_init__(self) -> None:
         try:
@@ -59,6 +68,16 @@ class SamplingParams:
     @property
     def stop_strings(self) -> tuple[str, ...]:
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+    @property
+    def constraint(self) -> request.Constraint | None:
+        """What the output must match. Raises ``ValueError`` if that is more than one thing, or none that can be."""
+        given = [name for name in _CONSTRAINTS if getattr(self, name) not in (None, False)]
+        if not given:
+            return None
+        if len(given) > 1:
+            raise ValueError(f"an output can be constrained in one way only, not by {' and '.join(given)}")
+        return _constraint(given[0], getattr(self, given[0]))
 
     def resolve(self, rest: int) -> request.SamplingParams:
         """What the engine is told, where ``rest`` is how many tokens fit. Draws the seed if there is none.
@@ -87,6 +106,7 @@ class SamplingParams:
                 (_integer("logit_bias", token_id), _number("logit_bias", bias))
                 for token_id, bias in (self.logit_bias or {}).items()
             ),
+            constraint=self.constraint,
         )
 
 
@@ -94,6 +114,19 @@ def told(error: InvalidRequest) -> str:
     """The message of an error, with the field that it is about."""
     names_it = error.param is None or error.param in error.message
     return error.message if names_it else f"{error.param}: {error.message}"
+
+
+def _constraint(kind: request.ConstraintKind, value: Any) -> request.Constraint:
+    match kind, value:
+        case "json_object", True:
+            return request.Constraint(kind)
+        case "json_schema", Mapping():
+            return request.Constraint(kind, json.dumps(value))
+        case "json_schema" | "regex" | "grammar", str():
+            return request.Constraint(kind, value)
+        case "choice", list() | tuple() if all(isinstance(text, str) for text in value):
+            return request.Constraint(kind, choices=tuple(value))
+    raise ValueError(f"{kind} cannot be {value!r}")
 
 
 def _number(name: str, value: Any) -> float:

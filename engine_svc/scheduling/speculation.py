@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final
 
 from engine_svc.execution.runner import ScheduledSequence
@@ -44,13 +45,14 @@ class Speculation:
         """How many drafts each entry of the batch gets: the likeliest first, as long as they pay."""
         chosen: Counter[int] = Counter()
         for num_tokens, (unlikeliness, row) in enumerate(sorted(self._claims(plan)), start=plan.num_tokens):
-            if num_tokens >= self.max_step_tokens or -unlikeliness < num_tokens / (num_tokens + FREE_TOKENS):
+            if num_tokens >= self.max_step_tokens or -unlikeliness < _least_chance(num_tokens):
                 break
             chosen[row] += 1
         return chosen
 
     def _claims(self, plan: Plan) -> Iterator[tuple[float, int]]:
-        """For each draft that could be: its chance of being right, negative, and whose it is."""
+        """For each draft that could pay: its chance of being right, negative, and whose it is."""
+        least = _least_chance(plan.num_tokens)
         for row, entry in enumerate(plan.batch):
             if not _may_speculate(entry):
                 continue
@@ -58,7 +60,13 @@ class Speculation:
             # The last token of a choice is sampled and never computed, so it is never a draft.
             most = sequence.request.sampling_params.max_tokens - sequence.num_output_tokens - 1
             chance = _drafter_of(entry).chance
-            yield from ((-(chance**count), row) for count in range(1, min(self.num_tokens, most) + 1))
+            chances = (chance**count for count in range(1, min(self.num_tokens, most) + 1))
+            yield from ((-likelihood, row) for likelihood in takewhile(lambda found: found >= least, chances))
+
+
+def _least_chance(num_tokens: int) -> float:
+    """How likely a draft must be right to pay in a step of so many tokens."""
+    return num_tokens / (num_tokens + FREE_TOKENS)
 
 
 def _may_speculate(entry: ScheduledSequence) -> bool:

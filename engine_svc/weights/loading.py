@@ -46,7 +46,7 @@ def match_weights(
         elif not tensor.name.endswith(ignored):
             raise ModelLoadError(f"the checkpoint has {tensor.name}, which this architecture does not know")
     if destinations:
-        raise ModelLoadError(f"the checkpoint lacks {_listed(list(destinations))}")
+        raise ModelLoadError(f"the checkpoint lacks {listed(list(destinations))}")
 
 
 def _destinations(model: nn.Module) -> dict[str, Tensor]:
@@ -59,6 +59,7 @@ def _check_shape(tensor: StoredTensor, destination: Tensor) -> None:
         raise ModelLoadError(f"{tensor.name} has shape {tensor.shape}, expected {tuple(destination.shape)}")
 
 
-def _listed(names: list[str], most: int = 5) -> str:
+def listed(names: list[str], most: int = 5) -> str:
+    """Names for a message; only the first ``most`` of them."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

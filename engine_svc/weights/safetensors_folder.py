@@ -23,6 +23,7 @@ class SafetensorsFolder:
     is_quantized: Final = False
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.config: dict[str, Any] = _read_json(folder / "config.json")
         if "quantization_config" in self.config:
             raise ModelLoadError(

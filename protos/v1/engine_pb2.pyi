@@ -680,6 +680,139 @@ class EngineServerFrame(_message.Message):
 Global___EngineServerFrame: _TypeAlias = EngineServerFrame  # noqa: Y015
 
 @_typing.final
+class TokenizedInput(_message.Message):
+    """A text to be embedded."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INPUT_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def input_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Its tokens, with those that the model wants around a text."""
+
+    def __init__(
+        self,
+        *,
+        input_ids: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["input_ids", b"input_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TokenizedInput: _TypeAlias = TokenizedInput  # noqa: Y015
+
+@_typing.final
+class EmbedRequest(_message.Message):
+    """Texts to be turned into vectors."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    INPUTS_FIELD_NUMBER: _builtins.int
+    POOLING_FIELD_NUMBER: _builtins.int
+    NORMALIZE_FIELD_NUMBER: _builtins.int
+    DIMENSIONS_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """The id of the client's request, for logs and records."""
+    pooling: _builtins.str
+    """Which token's vector stands for a text: `cls` the first one's, `last` the last one's, `mean` the mean of all; absent:
+    as the model's files say.
+    """
+    normalize: _builtins.bool
+    """Bring each vector to length 1; absent: true."""
+    dimensions: _builtins.int
+    """Keep so many numbers of each vector, from its beginning, before it is brought to length 1; absent: all."""
+    @_builtins.property
+    def inputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenizedInput]:
+        """The texts."""
+
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        inputs: _abc.Iterable[Global___TokenizedInput] | None = ...,
+        pooling: _builtins.str | None = ...,
+        normalize: _builtins.bool | None = ...,
+        dimensions: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_dimensions", b"_dimensions", "_normalize", b"_normalize", "_pooling", b"_pooling", "dimensions", b"dimensions", "normalize", b"normalize", "pooling", b"pooling"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dimensions", b"_dimensions", "_normalize", b"_normalize", "_pooling", b"_pooling", "dimensions", b"dimensions", "inputs", b"inputs", "normalize", b"normalize", "pooling", b"pooling", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__dimensions: _TypeAlias = _typing.Literal["dimensions"]  # noqa: Y015
+    _WhichOneofArgType__dimensions: _TypeAlias = _typing.Literal["_dimensions", b"_dimensions"]  # noqa: Y015
+    _WhichOneofReturnType__normalize: _TypeAlias = _typing.Literal["normalize"]  # noqa: Y015
+    _WhichOneofArgType__normalize: _TypeAlias = _typing.Literal["_normalize", b"_normalize"]  # noqa: Y015
+    _WhichOneofReturnType__pooling: _TypeAlias = _typing.Literal["pooling"]  # noqa: Y015
+    _WhichOneofArgType__pooling: _TypeAlias = _typing.Literal["_pooling", b"_pooling"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__dimensions) -> _WhichOneofReturnType__dimensions | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__normalize) -> _WhichOneofReturnType__normalize | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__pooling) -> _WhichOneofReturnType__pooling | None: ...
+
+Global___EmbedRequest: _TypeAlias = EmbedRequest  # noqa: Y015
+
+@_typing.final
+class Embedding(_message.Message):
+    """The vector of one text."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VALUES_FIELD_NUMBER: _builtins.int
+    PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
+    prompt_tokens: _builtins.int
+    """Tokens of the text."""
+    @_builtins.property
+    def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """As many numbers as `embedding_dim`."""
+
+    def __init__(
+        self,
+        *,
+        values: _abc.Iterable[_builtins.float] | None = ...,
+        prompt_tokens: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["prompt_tokens", b"prompt_tokens", "values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Embedding: _TypeAlias = Embedding  # noqa: Y015
+
+@_typing.final
+class EmbedResponse(_message.Message):
+    """The vectors of all texts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EMBEDDINGS_FIELD_NUMBER: _builtins.int
+    EMBEDDING_DIM_FIELD_NUMBER: _builtins.int
+    embedding_dim: _builtins.int
+    """Numbers in each vector."""
+    @_builtins.property
+    def embeddings(self) -> _containers.RepeatedCompositeFieldContainer[Global___Embedding]:
+        """One for each input, in order."""
+
+    def __init__(
+        self,
+        *,
+        embeddings: _abc.Iterable[Global___Embedding] | None = ...,
+        embedding_dim: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["embedding_dim", b"embedding_dim", "embeddings", b"embeddings"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EmbedResponse: _TypeAlias = EmbedResponse  # noqa: Y015
+
+@_typing.final
 class ModelInfoRequest(_message.Message):
     """Asks for a description of the model."""
 
@@ -712,6 +845,7 @@ class ModelInfo(_message.Message):
     BLOCK_SIZE_FIELD_NUMBER: _builtins.int
     NUM_BLOCKS_FIELD_NUMBER: _builtins.int
     MAX_NUM_SEQS_FIELD_NUMBER: _builtins.int
+    TASKS_FIELD_NUMBER: _builtins.int
     SUPPORTS_CONSTRAINTS_FIELD_NUMBER: _builtins.int
     model_path: _builtins.str
     """Folder, file or name it was loaded from."""
@@ -737,6 +871,10 @@ class ModelInfo(_message.Message):
     def eos_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """End-of-sequence tokens named by the weights."""
 
+    @_builtins.property
+    def tasks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What it can be asked for: `generate` or `embed`. A model that embeds has no cache blocks and no sequences."""
+
     def __init__(
         self,
         *,
@@ -750,11 +888,12 @@ class ModelInfo(_message.Message):
         block_size: _builtins.int = ...,
         num_blocks: _builtins.int = ...,
         max_num_seqs: _builtins.int = ...,
+        tasks: _abc.Iterable[_builtins.str] | None = ...,
         supports_constraints: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["block_size", b"block_size", "dtype", b"dtype", "eos_token_ids", b"eos_token_ids", "max_context_length", b"max_context_length", "max_num_seqs", b"max_num_seqs", "model_path", b"model_path", "model_type", b"model_type", "num_blocks", b"num_blocks", "simulated", b"simulated", "supports_constraints", b"supports_constraints", "vocab_size", b"vocab_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["block_size", b"block_size", "dtype", b"dtype", "eos_token_ids", b"eos_token_ids", "max_context_length", b"max_context_length", "max_num_seqs", b"max_num_seqs", "model_path", b"model_path", "model_type", b"model_type", "num_blocks", b"num_blocks", "simulated", b"simulated", "supports_constraints", b"supports_constraints", "tasks", b"tasks", "vocab_size", b"vocab_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

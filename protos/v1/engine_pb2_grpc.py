@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class EngineStub:
-    """Turns prompt tokens into output tokens.
+    """Turns prompt tokens into output tokens, or texts into vectors.
     """
 
     def __init__(self, channel):
@@ -39,6 +39,11 @@ class EngineStub:
                 '/pellucid.v1.Engine/Session',
                 request_serializer=protos_dot_v1_dot_engine__pb2.EngineClientFrame.SerializeToString,
                 response_deserializer=protos_dot_v1_dot_engine__pb2.EngineServerFrame.FromString,
+                _registered_method=True)
+        self.Embed = channel.unary_unary(
+                '/pellucid.v1.Engine/Embed',
+                request_serializer=protos_dot_v1_dot_engine__pb2.EmbedRequest.SerializeToString,
+                response_deserializer=protos_dot_v1_dot_engine__pb2.EmbedResponse.FromString,
                 _registered_method=True)
         self.GetModelInfo = channel.unary_unary(
                 '/pellucid.v1.Engine/GetModelInfo',
@@ -53,11 +58,18 @@ class EngineStub:
 
 
 class EngineServicer:
-    """Turns prompt tokens into output tokens.
+    """Turns prompt tokens into output tokens, or texts into vectors.
     """
 
     def Session(self, request_iterator, context):
         """One stream for each pair of a gateway worker and a replica; carries many requests at once.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Embed(self, request, context):
+        """Turns texts into vectors, with a model that embeds. Leaving the call gives it up.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -85,6 +97,11 @@ def add_EngineServicer_to_server(servicer, server):
                     request_deserializer=protos_dot_v1_dot_engine__pb2.EngineClientFrame.FromString,
                     response_serializer=protos_dot_v1_dot_engine__pb2.EngineServerFrame.SerializeToString,
             ),
+            'Embed': grpc.unary_unary_rpc_method_handler(
+                    servicer.Embed,
+                    request_deserializer=protos_dot_v1_dot_engine__pb2.EmbedRequest.FromString,
+                    response_serializer=protos_dot_v1_dot_engine__pb2.EmbedResponse.SerializeToString,
+            ),
             'GetModelInfo': grpc.unary_unary_rpc_method_handler(
                     servicer.GetModelInfo,
                     request_deserializer=protos_dot_v1_dot_engine__pb2.ModelInfoRequest.FromString,
@@ -104,7 +121,7 @@ def add_EngineServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Engine:
-    """Turns prompt tokens into output tokens.
+    """Turns prompt tokens into output tokens, or texts into vectors.
     """
 
     @staticmethod
@@ -124,6 +141,33 @@ class Engine:
             '/pellucid.v1.Engine/Session',
             protos_dot_v1_dot_engine__pb2.EngineClientFrame.SerializeToString,
             protos_dot_v1_dot_engine__pb2.EngineServerFrame.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Embed(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pellucid.v1.Engine/Embed',
+            protos_dot_v1_dot_engine__pb2.EmbedRequest.SerializeToString,
+            protos_dot_v1_dot_engine__pb2.EmbedResponse.FromString,
             options,
             channel_credentials,
             insecure,

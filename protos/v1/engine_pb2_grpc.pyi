@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class EngineStub:
-    """Turns prompt tokens into output tokens."""
+    """Turns prompt tokens into output tokens, or texts into vectors."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -35,6 +35,8 @@ class EngineStub:
     def __new__(cls, channel: _aio.Channel) -> EngineAsyncStub: ...
     Session: _grpc.StreamStreamMultiCallable[_engine_pb2.EngineClientFrame, _engine_pb2.EngineServerFrame]
     """One stream for each pair of a gateway worker and a replica; carries many requests at once."""
+    Embed: _grpc.UnaryUnaryMultiCallable[_engine_pb2.EmbedRequest, _engine_pb2.EmbedResponse]
+    """Turns texts into vectors, with a model that embeds. Leaving the call gives it up."""
     GetModelInfo: _grpc.UnaryUnaryMultiCallable[_engine_pb2.ModelInfoRequest, _engine_pb2.ModelInfo]
     """Describes the loaded model and its limits."""
     GetLoads: _grpc.UnaryUnaryMultiCallable[_engine_pb2.LoadsRequest, _engine_pb2.Loads]
@@ -42,18 +44,20 @@ class EngineStub:
 
 @_typing.type_check_only
 class EngineAsyncStub(EngineStub):
-    """Turns prompt tokens into output tokens."""
+    """Turns prompt tokens into output tokens, or texts into vectors."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Session: _aio.StreamStreamMultiCallable[_engine_pb2.EngineClientFrame, _engine_pb2.EngineServerFrame]  # type: ignore[assignment]
     """One stream for each pair of a gateway worker and a replica; carries many requests at once."""
+    Embed: _aio.UnaryUnaryMultiCallable[_engine_pb2.EmbedRequest, _engine_pb2.EmbedResponse]  # type: ignore[assignment]
+    """Turns texts into vectors, with a model that embeds. Leaving the call gives it up."""
     GetModelInfo: _aio.UnaryUnaryMultiCallable[_engine_pb2.ModelInfoRequest, _engine_pb2.ModelInfo]  # type: ignore[assignment]
     """Describes the loaded model and its limits."""
     GetLoads: _aio.UnaryUnaryMultiCallable[_engine_pb2.LoadsRequest, _engine_pb2.Loads]  # type: ignore[assignment]
     """The replica's load now."""
 
 class EngineServicer(metaclass=_abc_1.ABCMeta):
-    """Turns prompt tokens into output tokens."""
+    """Turns prompt tokens into output tokens, or texts into vectors."""
 
     @_abc_1.abstractmethod
     def Session(
@@ -62,6 +66,14 @@ class EngineServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_engine_pb2.EngineServerFrame], _abc.AsyncIterator[_engine_pb2.EngineServerFrame]]:
         """One stream for each pair of a gateway worker and a replica; carries many requests at once."""
+
+    @_abc_1.abstractmethod
+    def Embed(
+        self,
+        request: _engine_pb2.EmbedRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_engine_pb2.EmbedResponse, _abc.Awaitable[_engine_pb2.EmbedResponse]]:
+        """Turns texts into vectors, with a model that embeds. Leaving the call gives it up."""
 
     @_abc_1.abstractmethod
     def GetModelInfo(

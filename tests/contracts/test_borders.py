@@ -57,6 +57,7 @@ def test_the_command_line_imports_no_service() -> None:
     [
         ("engine_svc.scheduling.scheduler", ("torch",)),
         ("engine_svc.engine", ("torch",)),
+        ("engine_svc.embedding.servicer", ("torch",)),
         ("engine_svc.request", ("torch", "google.protobuf")),
         ("engine_svc.offline", ("torch", "transformers", "grpc", "google.protobuf")),
         ("svclib.session", ("torch", "fastapi")),

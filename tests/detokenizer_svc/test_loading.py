@@ -144,10 +144,17 @@ def test_added_tokens_are_written_as_they_are_and_the_configuration_has_the_last
     assert dict(vocabulary.special) == {1: "<Ġ>", 3: "<x>"}
 
 
+def test_word_pieces_are_words_and_what_goes_on_within_them() -> None:
+    added = ({"id": 3, "content": "[SEP]", "special": True},)
+    vocabulary = from_json(description({"type": "WordPiece"}, {"play": 0, "##ing": 1, "##": 2}, added), {})
+
+    assert vocabulary.bytes_by_id == (b" play", b"ing", b"", b"[SEP]")
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (description({"type": "WordPiece"}, {"a": 0}), "decoder 'WordPiece' is not supported"),
+        (description({"type": "CTC"}, {"a": 0}), "decoder 'CTC' is not supported"),
         ({"model": {"vocab": {"a": 0}}}, "decoder None is not supported"),
         ({"decoder": {"type": "ByteLevel"}}, "not in the usual format"),
         (description({"type": "ByteLevel"}, {"a": 0}, ({"id": 1},)), "not in the usual format"),

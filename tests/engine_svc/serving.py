@@ -12,8 +12,9 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from engine_svc.config import Settings
+from engine_svc.embedding.interface import EmbeddingRunner
 from engine_svc.execution.runner import Runner
-from engine_svc.loading import load_runner
+from engine_svc.loading import load_model
 from engine_svc.server import EngineService
 from protos.v1 import engine_pb2, engine_pb2_grpc
 from svclib.server import Health
@@ -68,7 +69,9 @@ class Served:
 
 
 @asynccontextmanager
-async def serving(load: Callable[[Settings], Runner] = load_runner, **settings: Any) -> AsyncIterator[Served]:
+async def serving(
+    load: Callable[[Settings], Runner | EmbeddingRunner] = load_model, **settings: Any
+) -> AsyncIterator[Served]:
     """An engine, by default a simulated one, from start to stop."""
     service = EngineService(Settings(**{"model": "simulated", **settings}), load=load)
     health = Health(service.service_names)

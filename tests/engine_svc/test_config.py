@@ -64,6 +64,7 @@ def test_bad_settings_are_named(monkeypatch: pytest.MonkeyPatch, variables: dict
         ("simulated", "tokenizer", "/a/folder"),
         ("real", "dtype", "float32"),
         ("real", "num_threads", "2"),
+        ("real", "task", "embed"),
         ("real", "speculation", "ngram"),
         ("real", "num_speculative_tokens", "4"),
         ("real", "max_speculative_step_tokens", "4"),
@@ -75,6 +76,27 @@ def test_a_setting_without_effect_is_an_error(
     assert load(monkeypatch, MODEL=model, **{name.upper(): value}).model == model
     with pytest.raises(SettingsError, match=f"{name}: for .* only"):
         load(monkeypatch, MODEL="real" if model == "simulated" else "simulated", **{name.upper(): value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("block_size", "32"),
+        ("enable_prefix_caching", "false"),
+        ("kv_cache_memory_mb", "64"),
+        ("max_num_seqs", "3"),
+        ("max_prefill_chunk", "64"),
+        ("max_waiting", "5"),
+        ("num_blocks", "9"),
+        ("speculation", "ngram"),
+    ],
+)
+def test_a_model_that_embeds_has_no_cache_and_no_sequences(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    load(monkeypatch, MODEL="real").check_embedding()
+    with pytest.raises(SettingsError, match=f"{name}: for models that generate only"):
+        load(monkeypatch, MODEL="real", **{name.upper(): value}).check_embedding()
 
 
 def test_how_much_to_speculate_says_nothing_without_speculation(monkeypatch: pytest.MonkeyPatch) -> None:

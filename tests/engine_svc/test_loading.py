@@ -6,11 +6,13 @@ from typing import Literal
 import pytest
 
 from engine_svc.config import Settings
+from engine_svc.embedding.interface import EmbedderInfo
 from engine_svc.execution.runner import RunnerInfo
-from engine_svc.loading import load_runner, speculation_of
+from engine_svc.loading import load_model, load_runner, speculation_of
 from engine_svc.scheduling.speculation import Speculation
 from protos import simulated
 from svclib.config import SettingsError
+from tests.engine_svc import tiny, tiny_encoders
 
 
 def test_a_simulated_model_by_default() -> None:
@@ -63,3 +65,29 @@ def test_how_far_to_guess_can_be_set() -> None:
 def test_real_weights_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(SettingsError):
         load_runner(Settings(model=str(tmp_path / "nothing")))
+
+
+def test_a_model_is_loaded_for_what_it_is_for(tmp_path: Path) -> None:
+    encoder = tiny.save(tiny_encoders.random_encoder(tiny_encoders.bert()), tmp_path / "encoder")
+    decoder = tiny.save(tiny.random_model(tiny.llama()), tmp_path / "decoder")
+
+    assert isinstance(load_model(Settings(model=encoder)).info, EmbedderInfo)
+    assert isinstance(load_model(Settings(model=decoder, task="embed")).info, EmbedderInfo)
+    assert isinstance(load_model(Settings(model=decoder, num_blocks=4)).info, RunnerInfo)
+    assert isinstance(load_model(Settings(model="simulated")).info, RunnerInfo)
+
+
+def test_an_embedding_model_is_loaded_as_the_settings_say(tmp_path: Path) -> None:
+    folder = tiny.save(tiny_encoders.random_encoder(tiny_encoders.bert()), tmp_path)
+
+    info = load_model(Settings(model=folder, dtype="bfloat16", max_model_len=20, max_num_batched_tokens=100)).info
+
+    assert isinstance(info, EmbedderInfo)
+    assert (info.dtype, info.max_model_len, info.max_num_batched_tokens) == ("bfloat16", 20, 100)
+
+
+def test_a_setting_that_an_embedding_model_does_not_mind_is_refused(tmp_path: Path) -> None:
+    folder = tiny.save(tiny_encoders.random_encoder(tiny_encoders.bert()), tmp_path)
+
+    with pytest.raises(SettingsError, match="num_blocks: for models that generate only"):
+        load_model(Settings(model=folder, num_blocks=9))

@@ -72,6 +72,14 @@ def test_loads_are_read_when_asked() -> None:
     assert registry.get_sample_value("vllm:kv_cache_usage_perc", labels) == 0.0
 
 
+def test_a_model_without_blocks_has_no_cache_to_fill() -> None:
+    registry = CollectorRegistry()
+    EngineMetrics(registry, "m").watch_loads(lambda: Loads(3, 5, 0), 0)
+    labels = {"model_name": "m"}
+    assert registry.get_sample_value("vllm:num_requests_waiting", labels) == 5
+    assert registry.get_sample_value("vllm:kv_cache_usage_perc", labels) is None
+
+
 def test_queries_and_hits_count_each_prompt_once() -> None:
     """Random prompts in a tiny pool, many preemptions: no hits, and exactly the prompts' tokens as queries."""
     running = Running(PagedModel(12, 4), given.scheduler(12, 4, chunk=8))

@@ -374,6 +374,7 @@ async def test_the_model_describes_itself() -> None:
         block_size=8,
         num_blocks=9,
         max_num_seqs=3,
+        tasks=["generate"],
         supports_constraints=True,
     )
 

@@ -17,6 +17,7 @@ from protos.v1 import (
     tokenizer_pb2,
     tokenizer_pb2_grpc,
 )
+from svclib.errors import Unsupported
 from svclib.server import unary
 from svclib.session import Call, SessionServer
 
@@ -65,6 +66,10 @@ class ScriptedEngine(engine_pb2_grpc.EngineServicer):
     async def Session(self, frames: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
         async for frame in self.sessions.serve(frames):
             yield frame
+
+    @unary
+    async def Embed(self, request: engine_pb2.EmbedRequest, context: Any) -> engine_pb2.EmbedResponse:
+        raise Unsupported("nothing is written for it")
 
     @unary
     async def GetModelInfo(self, request: engine_pb2.ModelInfoRequest, context: Any) -> engine_pb2.ModelInfo:

@@ -164,6 +164,15 @@ def test_a_template_that_knows_no_thinking_cannot_have_closed_it(state: Reasonin
     assert unknowing is (ReasoningState.UNDECIDED if state is ReasoningState.CLOSED else state)
 
 
+def test_a_model_that_embeds_cannot_chat() -> None:
+    embedding = Model.of(TOKENIZER, replace(ENGINE, generates=False), DETOKENIZER, AUTO)
+
+    with pytest.raises(Unsupported, match="embeds and does not generate") as caught:
+        embedding.check(request())
+    assert caught.value.param == "model"
+    assert model().generates
+
+
 @pytest.mark.parametrize(
     ("state", "knows_thinking", "left_free"),
     [

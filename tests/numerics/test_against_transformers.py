@@ -17,7 +17,6 @@ from engine_svc.attention.interface import PagedBatch
 from engine_svc.kernels.library import load_kernels
 from engine_svc.kernels.packing import Format
 from engine_svc.models.causal_lm import CausalLM
-from engine_svc.models.compiled import CompiledDecoder
 from engine_svc.models.loading import load_model
 from engine_svc.weights.checkpoint import open_checkpoint
 from tests.engine_svc import tiny
@@ -100,12 +99,11 @@ def load(path: Path, format_: Format = Format.FLOAT32, backend: str = "reference
 
 
 @torch.inference_mode()
-def logits_of(model: CausalLM, token_ids: torch.Tensor, steps: list[int]) -> torch.Tensor:
+def logits_of(model: CausalLM, token_ids: torch.Tensor, steps: list[int], backend: str) -> torch.Tensor:
     """Logits of all tokens of one sequence, computed in steps of these many tokens [tokens, vocab]"""
     num_blocks = -(-len(token_ids) // BLOCK_SIZE)
     table = torch.arange(num_blocks, dtype=torch.int32).flip(0)
-    name = "cpu" if isinstance(model, CompiledDecoder) else "reference"
-    backend = create_backend(name, model.attention_config, num_blocks=num_blocks, block_size=BLOCK_SIZE)
+    attention = create_backend(backend, model.attention_config, num_blocks=num_blocks, block_size=BLOCK_SIZE)
     found, start = [], 0
     for count in steps:
         positions = torch.arange(start, start + count)
@@ -116,7 +114,7 @@ def logits_of(model: CausalLM, token_ids: torch.Tensor, steps: list[int]) -> tor
             block_tables=table[None],
         )
         run = token_ids[start : start + count]
-        found.append(model.logits(model(run, positions, backend.begin(batch), torch.arange(count))))
+        found.append(model.logits(model(run, positions, attention.begin(batch), torch.arange(count))))
         start += count
     return torch.cat(found)
 
@@ -136,7 +134,7 @@ def test_logits_equal(tmp_path: Path, config: PretrainedConfig, steps: list[int]
     token_ids = torch.arange(LENGTH) * 7 % config.vocab_size
     expected = expected_logits(model, token_ids)
 
-    logits = logits_of(decoder, token_ids, steps)
+    logits = logits_of(decoder, token_ids, steps, backend)
 
     assert expected.std() > 0.5, "logits that say nothing would equal anything"
     torch.testing.assert_close(logits, expected, rtol=0, atol=1e-4)
@@ -168,7 +166,7 @@ def test_a_gguf_file_gives_the_same_logits(tmp_path: Path, config: PretrainedCon
     model = tiny.random_model(config)
     token_ids = torch.arange(LENGTH) * 5 % config.vocab_size
 
-    logits = logits_of(load(Path(tiny.save_gguf(model, tmp_path / "tiny.gguf"))), token_ids, [LENGTH])
+    logits = logits_of(load(Path(tiny.save_gguf(model, tmp_path / "tiny.gguf"))), token_ids, [LENGTH], "reference")
 
     torch.testing.assert_close(logits, expected_logits(model, token_ids), rtol=0, atol=1e-4)
 
@@ -177,7 +175,7 @@ def test_a_folder_in_parts_gives_the_same_logits(tmp_path: Path) -> None:
     model = tiny.random_model(tiny.llama())
     token_ids = torch.arange(LENGTH)
 
-    logits = logits_of(load(Path(tiny.save(model, tmp_path, max_shard_size="4KB"))), token_ids, [LENGTH])
+    logits = logits_of(load(Path(tiny.save(model, tmp_path, max_shard_size="4KB"))), token_ids, [LENGTH], "reference")
 
     torch.testing.assert_close(logits, expected_logits(model, token_ids), rtol=0, atol=1e-4)
 
@@ -195,7 +193,7 @@ def test_bfloat16_is_as_near_to_float32_as_transformers_own(tmp_path: Path, name
     truth = expected_logits(model, token_ids)
     theirs = expected_logits(model.bfloat16(), token_ids).float()
 
-    ours = logits_of(decoder, token_ids, [LENGTH]).float()
+    ours = logits_of(decoder, token_ids, [LENGTH], backend).float()
 
     assert error(ours, truth) < 1.2 * error(theirs, truth)
 
@@ -210,7 +208,7 @@ def test_integers_are_about_as_near_to_float32_as_bfloat16(tmp_path: Path, name:
     truth = expected_logits(model, token_ids)
     theirs = expected_logits(model.bfloat16(), token_ids).float()
 
-    ours = logits_of(decoder, token_ids, [LENGTH])
+    ours = logits_of(decoder, token_ids, [LENGTH], "cpu")
 
     assert error(ours, truth) < 3 * error(theirs, truth)
 
@@ -223,7 +221,9 @@ def test_kernels_give_the_same_bits_in_any_steps(tmp_path: Path, name: str, form
     decoder = load(Path(tiny.save(tiny.random_model(config), tmp_path)), format_, "cpu")
     token_ids = torch.arange(LENGTH) * 7 % config.vocab_size
 
-    whole, *others = (logits_of(decoder, token_ids, steps) for steps in ([LENGTH], [1] * LENGTH, [3, 7, 16, 20, 14]))
+    whole, *others = (
+        logits_of(decoder, token_ids, steps, "cpu") for steps in ([LENGTH], [1] * LENGTH, [3, 7, 16, 20, 14])
+    )
 
     assert all(torch.equal(whole, other) for other in others)
 

@@ -1,4 +1,7 @@
-"""Every native family says what transformers says, through the whole engine: chunks, cache, batches, preemption."""
+"""Every family says what transformers says, through the whole engine: chunks, cache, batches, preemption.
+
+The native ones, and those that transformers computes on our attention.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import pytest
 import torch
 from transformers import PretrainedConfig
 
-from tests.engine_svc import tiny
+from tests.engine_svc import foreign, tiny
 from tests.engine_svc.running import greedy, load, num_preemptions, outputs, run
 
 NUM_TOKENS = 20
@@ -24,7 +27,7 @@ FAMILIES = {
     "gemma3_text": tiny.gemma3(),
     "phi3": tiny.phi3(sliding_window=16),
     "olmo2": tiny.olmo2(),
-}
+} | foreign.FAMILIES
 
 
 @torch.inference_mode()

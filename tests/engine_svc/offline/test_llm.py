@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable
@@ -150,6 +152,39 @@ def test_choices_reach_a_stop_string_each_for_itself(llm: LLM) -> None:
 
     assert [choice["text"] for choice in output["choices"]] == [text.partition(stop)[0] for text in texts]
     assert [choice["finish_reason"] for choice in output["choices"]].count("stop") == 1
+
+
+def test_an_output_is_as_constrained(llm: LLM) -> None:
+    schema = {"type": "object", "properties": {"sure": {"type": "boolean"}}, "required": ["sure"]}
+    params = SamplingParams(seed=1, max_tokens=200)
+    constrained = [
+        replace(params, json_schema=schema),
+        replace(params, json_schema=json.dumps(schema)),
+        replace(params, choice=["red", "green"]),
+        replace(params, regex="[a-c]{3}"),
+        replace(params, grammar='start: "yes" | "no"'),
+        params,
+    ]
+
+    outputs = llm.generate(["x"] * len(constrained), constrained)
+
+    texts = [output["text"] for output in outputs]
+    assert json.loads(texts[0])["sure"] in (True, False)
+    assert texts[1] == texts[0]
+    assert texts[2] in ("red", "green")
+    assert re.fullmatch("[a-c]{3}", texts[3])
+    assert texts[4] in ("yes", "no")
+    assert [output["finish_reason"] for output in outputs[:5]] == ["stop"] * 5
+    assert outputs[5:] == llm.generate("x", params)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"), [("regex", "("), ("json_schema", "{"), ("json_schema", {"type": "hat"}), ("grammar", "nothing")]
+)
+def test_a_bad_constraint_is_named(llm: LLM, kind: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"prompt 1: .*{kind}"):
+        llm.generate(["x", "y"], [GREEDY, replace(GREEDY, **{kind: value})])
+    assert is_idle(llm)
 
 
 def test_max_tokens_none_takes_the_rest_of_the_context(llm: LLM) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from engine_svc import SamplingParams
 from engine_svc import request as engine
+from engine_svc.request import Constraint
 
 NAN = float("nan")
 
@@ -29,6 +30,28 @@ def test_everything_reaches_the_engine() -> None:
         presence_penalty=0.3, repetition_penalty=1.1, min_tokens=2, stop_token_ids=frozenset({3, 4}), n=2, logprobs=0,
         prompt_logprobs=1, seed=0, logit_bias=((7, -1.0),),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("given", "constraint"),
+    [
+        ({"json_object": True}, Constraint("json_object")),
+        ({"json_schema": {"type": "object"}}, Constraint("json_schema", '{"type": "object"}')),
+        ({"json_schema": "{}"}, Constraint("json_schema", "{}")),
+        ({"regex": "a+"}, Constraint("regex", "a+")),
+        ({"choice": ["a", "b"]}, Constraint("choice", choices=("a", "b"))),
+        ({"grammar": 'start: "a"'}, Constraint("grammar", 'start: "a"')),
+        ({}, None),
+        ({"json_object": False, "regex": None}, None),
+    ],
+)
+def test_a_constraint(given: dict[str, Any], constraint: Constraint | None) -> None:
+    assert SamplingParams(**given).resolve(1).constraint == constraint
+
+
+def test_one_constraint_at_most() -> None:
+    with pytest.raises(ValueError, match="json_object and regex"):
+        SamplingParams(json_object=True, regex="a")
 
 
 def test_max_tokens_none_is_what_fits() -> None:
@@ -66,6 +89,7 @@ def test_stop_strings(stop: Any, strings: tuple[str, ...]) -> None:
         ("seed", 2**64), ("seed", 1.0),
         ("stop", ""), ("stop", ["a", ""]), ("stop", [5]), ("stop_token_ids", [-1]), ("stop_token_ids", ["a"]),
         ("stop_token_ids", range(129)), ("logit_bias", {1: 101}), ("logit_bias", {-1: 1}), ("logit_bias", {1: "a"}),
+        ("json_object", "yes"), ("json_schema", []), ("regex", 5), ("choice", "ab"), ("choice", [5]), ("grammar", b""),
     ],
 )  # fmt: skip
 def test_a_bad_value_is_named_at_once(field: str, value: Any) -> None:

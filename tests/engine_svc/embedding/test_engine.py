@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from engine_svc.embedding.engine import EmbeddingEngine
+from engine_svc.embedding.queue import Job
+from engine_svc.engine import MAX_STEP_FAULTS
+from engine_svc.execution.runner import DeviceLost
+from engine_svc.metrics import EngineMetrics
+from svclib.errors import InternalError
+from tests.engine_svc.embedding.fakes import BAD_TOKEN, Failing, Told, request
+
+
+class Running:
+    """An engine without a thread."""
+
+    def __init__(self, runner: Told) -> None:
+        self.registry = CollectorRegistry()
+        self.engine = EmbeddingEngine(runner, EngineMetrics(self.registry, "m"))
+
+    def add(self, *texts: tuple[int, ...]) -> tuple[Job, list[object]]:
+        """A request, and where its outcome goes."""
+        outcomes: list[object] = []
+        job = Job(request(*texts), outcomes.append)
+        self.engine.add(job)
+        return job, outcomes
+
+    def run(self) -> int:
+        """Passes until nothing is left."""
+        count = 0
+        while self.engine.step():
+            count += 1
+        return count
+
+    def sample(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(name, {"model_name": "m", **labels})
+
+
+def vectors(outcomes: list[object]) -> list[list[float]]:
+    (outcome,) = outcomes
+    assert isinstance(outcome, list)
+    return [vector.tolist() for vector in outcome]
+
+
+def test_requests_share_passes_and_get_their_own_vectors() -> None:
+    told = Told()
+    running = Running(told)
+    _, first = running.add((1, 2), (3,))
+    _, second = running.add((4, 5, 6))
+
+    assert running.run() == 1
+
+    assert vectors(first) == [[3, 2], [3, 1]]
+    assert vectors(second) == [[15, 3]]
+    assert told.texts == [(1, 2), (4, 5, 6), (3,)]
+
+
+def test_a_bad_text_ends_its_request_alone() -> None:
+    told = Told()
+    running = Running(told)
+    _, bad = running.add((BAD_TOKEN,), *[(7,) * 20] * 3)
+    _, good = running.add((1,))
+
+    running.run()
+
+    assert [type(outcome) for outcome in bad] == [InternalError]
+    assert vectors(good) == [[1, 1]]
+    assert (7,) * 20 not in told.texts, "nobody wants the rest of a request that failed"
+    assert running.sample("vllm:request_success_total", finished_reason="error") == 1
+    assert running.sample("vllm:request_success_total", finished_reason="stop") == 1
+
+
+def test_a_failed_pass_ends_the_requests_in_it_and_no_others() -> None:
+    running = Running(Failing(times=1))
+    _, first = running.add((1,) * 20)
+    _, second = running.add((2,) * 20)
+
+    assert running.run() == 2
+
+    assert [type(outcome) for outcome in first] == [InternalError]
+    assert vectors(second) == [[40, 20]]
+    assert running.sample("pellucid_engine_step_faults_total") == 1
+
+
+def test_one_failed_pass_after_another_means_that_the_device_is_lost() -> None:
+    running = Running(Failing(times=MAX_STEP_FAULTS))
+    for _ in range(MAX_STEP_FAULTS):
+        running.add((1,) * 20)
+
+    with pytest.raises(DeviceLost, match="5 passes in a row failed"):
+        running.run()
+
+
+def test_faults_are_counted_in_a_row_only() -> None:
+    failing = Failing(times=MAX_STEP_FAULTS - 1)
+    running = Running(failing)
+    for _ in range(2):
+        for _ in range(MAX_STEP_FAULTS):
+            running.add((1,) * 20)
+        running.run()
+        failing.times = MAX_STEP_FAULTS - 1
+
+
+def test_who_left_is_not_computed() -> None:
+    told = Told()
+    running = Running(told)
+    gone, outcomes = running.add(*[(7,) * 20] * 3)
+    running.engine.step()
+
+    running.engine.drop(gone)
+    running.engine.drop(gone)
+
+    assert running.run() == 0
+    assert len(told.texts) == 1
+    assert outcomes == []
+    assert running.sample("pellucid_engine_requests_aborted_total") == 1
+
+
+def test_who_is_done_cannot_leave() -> None:
+    running = Running(Told())
+    job, _ = running.add((1,))
+    running.run()
+
+    running.engine.drop(job)
+
+    assert running.sample("pellucid_engine_requests_aborted_total") == 0
+
+
+def test_metrics_count_tokens_and_passes() -> None:
+    running = Running(Told())
+    running.add((1,) * 20, (2,) * 5)
+
+    running.run()
+
+    assert running.sample("vllm:prompt_tokens_total") == 25
+    assert running.sample("vllm:iteration_tokens_total_count") == 2
+    assert running.sample("vllm:iteration_tokens_total_sum") == 25
+    assert running.engine.num_running == 0
