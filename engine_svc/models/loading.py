@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import structlog
 import torch
 
 from engine_svc.kernels.library import Kernels
@@ -11,11 +12,13 @@ from engine_svc.models.compiled import CompiledDecoder
 from engine_svc.models.config import DecoderConfig, RawConfig
 from engine_svc.models.decoder import Decoder
 from engine_svc.models.packed_weights import DTYPES, pack_weights
-from engine_svc.models.registry import find_family, is_native
+from engine_svc.models.registry import find_family, reason_against_native
 from engine_svc.weights.checkpoint import Checkpoint
 from engine_svc.weights.errors import ModelLoadError
 from engine_svc.weights.loading import load_weights
 from engine_svc.weights.safetensors_folder import SafetensorsFolder
+
+log = structlog.get_logger(__name__)
 
 
 def load_model(checkpoint: Checkpoint, format_: Format, kernels: Kernels | None = None) -> LoadedModel:
@@ -23,8 +26,8 @@ def load_model(checkpoint: Checkpoint, format_: Format, kernels: Kernels | None 
 
     Raises ``ModelLoadError`` naming what is wrong or not supported. A GGUF file must be of a native family.
     """
-    if isinstance(checkpoint, SafetensorsFolder) and not is_native(checkpoint.config):
-        return _fallback(checkpoint, format_)
+    if isinstance(checkpoint, SafetensorsFolder) and (reason := reason_against_native(checkpoint.config)) is not None:
+        return _fallback(checkpoint, format_, reason)
     family = find_family(checkpoint.config)
     config = family.read_config(RawConfig(checkpoint.config))
     model = _compiled(checkpoint, config, format_, kernels) if kernels else _plain(checkpoint, config, DTYPES[format_])
@@ -47,10 +50,14 @@ def _compiled(checkpoint: Checkpoint, config: DecoderConfig, format_: Format, ke
     return CompiledDecoder(pack_weights(checkpoint, config, format_, lanes=kernels.lanes), kernels)
 
 
-def _fallback(checkpoint: SafetensorsFolder, format_: Format) -> LoadedModel:
+def _fallback(checkpoint: SafetensorsFolder, format_: Format, reason: str) -> LoadedModel:
     if format_ is Format.INT8:
-        raise ModelLoadError("quantization int8 is for native families, and this is none")
+        raise ModelLoadError(f"quantization int8 is for native families: {reason}")
     # Imported here because it takes seconds, and native families do without.
     from engine_svc.models.fallback.loading import load_fallback
 
-    return load_fallback(checkpoint.folder, RawConfig(checkpoint.config), DTYPES[format_])
+    log.warning("not native: computed by transformers, which is slower", reason=reason)
+    try:
+        return load_fallback(checkpoint.folder, RawConfig(checkpoint.config), DTYPES[format_])
+    except ModelLoadError as error:
+        raise ModelLoadError(f"{error}. Nor is it native: {reason}") from error
