@@ -32,11 +32,6 @@ FAMILIES: Final = {
 """By the name in ``architectures`` of config.json."""
 
 
-def is_native(config: Mapping[str, Any]) -> bool:
-    """Whether there is a family for one of the ``architectures``."""
-    return any(architecture in FAMILIES for architecture in config.get("architectures") or [])
-
-
 def find_family(config: Mapping[str, Any]) -> Family:
     """Raises ``ModelLoadError`` naming the supported architectures if this is none of them."""
     architectures = config.get("architectures") or []
@@ -45,3 +40,12 @@ def find_family(config: Mapping[str, Any]) -> Family:
             return FAMILIES[architecture]
     named = ", ".join(map(str, architectures)) or "none given"
     raise ModelLoadError(f"architecture {named} is not supported; supported are {', '.join(FAMILIES)}")
+
+
+def reason_against_native(config: Mapping[str, Any]) -> str | None:
+    """Why no native family can serve a model with this configuration; None if one can."""
+    try:
+        find_family(config).read_config(RawConfig(config))
+    except ModelLoadError as error:
+        return str(error)
+    return None

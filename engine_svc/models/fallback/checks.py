@@ -20,8 +20,8 @@ def read_config(folder: Path, raw: RawConfig) -> PretrainedConfig:
     model_type = raw.text("model_type")
     if model_type not in CONFIG_MAPPING:
         raise ModelLoadError(
-            f"model_type {model_type} is neither native nor known to transformers {transformers.__version__}; "
-            "code that comes with a model is never run"
+            f"model_type {model_type} is not known to transformers {transformers.__version__}, "
+            "and code that comes with a model is never run"
         )
     try:
         config: PretrainedConfig = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
@@ -83,6 +83,6 @@ def _causal_class(config: PretrainedConfig) -> type[PreTrainedModel]:
         if candidate.__name__ in named:
             return candidate
     raise ModelLoadError(
-        f"architecture {', '.join(named) or 'none given'} is not supported: "
-        f"neither native nor a causal language model of transformers with model_type {config.model_type}"
+        f"architecture {', '.join(named) or 'none given'} is no causal language model "
+        f"that transformers has for model_type {config.model_type}"
     )

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import structlog
 import torch
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers.utils import logging
@@ -22,8 +21,6 @@ from engine_svc.models.fallback.survey import SURVEY, survey_attention
 from engine_svc.weights.errors import ModelLoadError
 from engine_svc.weights.loading import listed
 
-log = structlog.get_logger(__name__)
-
 
 def load_fallback(folder: Path, raw: RawConfig, dtype: torch.dtype) -> LoadedModel:
     """The model in a Hugging Face folder with a config.json of this content. No code in the folder is run.
@@ -34,7 +31,6 @@ def load_fallback(folder: Path, raw: RawConfig, dtype: torch.dtype) -> LoadedMod
     config = read_config(folder, raw)
     model_class = find_class(config)
     longest = longest_sequence(config)
-    log.warning("no native family: computed by transformers, which is slower", model_type=config.model_type)
     model = _load(model_class, folder, config, dtype)
     with _refused_by_name(model_class), torch.inference_mode():
         fallback = FallbackModel(model, survey_attention(model, config, longest))

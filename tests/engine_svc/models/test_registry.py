@@ -7,7 +7,7 @@ import pytest
 from engine_svc.layers.norm import NormConfig
 from engine_svc.layers.rotary import GivenFactors, LinearScaling, Llama3Scaling, RopeConfig
 from engine_svc.models.config import DecoderConfig, LayerConfig, RawConfig
-from engine_svc.models.registry import find_family
+from engine_svc.models.registry import find_family, reason_against_native
 from engine_svc.weights.errors import ModelLoadError
 
 LEAST: dict[str, Any] = {
@@ -105,3 +105,11 @@ def test_a_second_architecture_may_be_the_known_one() -> None:
 
 def test_mistral_without_a_window_attends_to_everything() -> None:
     assert read(architectures=["MistralForCausalLM"], sliding_window=None) == read()
+
+
+def test_whether_a_model_is_native_depends_on_all_of_its_configuration() -> None:
+    assert reason_against_native(LEAST) is None
+    assert reason_against_native(LEAST | {"architectures": ["FalconForCausalLM"]}) is not None
+    assert reason_against_native(LEAST | {"hidden_act": "gelu"}) == (
+        "config: hidden_act 'gelu' is not supported, only 'silu'"
+    )

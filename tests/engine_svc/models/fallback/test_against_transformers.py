@@ -24,6 +24,11 @@ CONFIGS = foreign.FAMILIES | {
         rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "partial_rotary_factor": 0.5},
     ),
     "opt, norms behind": foreign.opt(do_layer_norm_before=False, word_embed_proj_dim=24, enable_bias=False),
+    # A native family, but not natively.
+    "qwen 3 with stretched positions": tiny.qwen3(
+        rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0}
+    ),
+    "llama with another activation": tiny.llama(hidden_act="relu"),
     "starcoder2 without a window": foreign.starcoder2(sliding_window=None, tie_word_embeddings=False),
 }
 STEPS = {"whole": [LENGTH], "chunks": [16, 16, 16, 12], "decode": [17] + [1] * 43}

@@ -44,11 +44,11 @@ def test_the_class_is_the_one_that_the_weights_are_of(tmp_path: Path) -> None:
         ("lfm3", "Lfm3ForCausalLM", "it has layers of conv"),
         ("fuyu", "FuyuForCausalLM", "it takes more than text"),
         ("mbart", "MBartForCausalLM", "it has an encoder beside its decoder"),
-        ("t5", "T5ForConditionalGeneration", "neither native nor a causal language model"),
-        ("gpt_neox", "GPTNeoXForSequenceClassification", "neither native nor a causal language model"),
-        ("bert", "BertForMaskedLM", "neither native nor a causal language model"),
-        ("clip", "CLIPModel", "neither native nor a causal language model"),
-        ("gpt_neox", None, "architecture none given"),
+        ("t5", "T5ForConditionalGeneration", "is no causal language model that transformers has for"),
+        ("gpt_neox", "GPTNeoXForSequenceClassification", "is no causal language model that transformers has for"),
+        ("bert", "BertForMaskedLM", "is no causal language model that transformers has for"),
+        ("clip", "CLIPModel", "is no causal language model that transformers has for"),
+        ("gpt_neox", None, "architecture none given is no causal"),
     ],
 )
 def test_what_cannot_be_served_is_refused_by_name(
@@ -56,7 +56,7 @@ def test_what_cannot_be_served_is_refused_by_name(
 ) -> None:
     config = read(tmp_path, model_type=model_type, architectures=architecture and [architecture])
 
-    with pytest.raises(ModelLoadError, match=f"{architecture or ''}.* is not supported: .*{reason}|{reason} is not"):
+    with pytest.raises(ModelLoadError, match=f"{architecture or ''}.*{reason}"):
         find_class(config)
 
 
@@ -65,9 +65,9 @@ def test_a_family_that_nobody_knows_and_its_code(tmp_path: Path) -> None:
     (tmp_path / "modeling_own.py").write_text(f"open({str(marker)!r}, 'w')")
     given = {"auto_map": {"AutoConfig": "modeling_own.OwnConfig"}, "architectures": ["OwnForCausalLM"]}
 
-    with pytest.raises(ModelLoadError, match="model_type own is neither native nor known to transformers 5"):
+    with pytest.raises(ModelLoadError, match="model_type own is not known to transformers 5"):
         read(tmp_path, model_type="own", **given)
-    with pytest.raises(ModelLoadError, match="model_type None is neither"):
+    with pytest.raises(ModelLoadError, match="model_type None is not known"):
         read(tmp_path, **given)
     config = read(tmp_path, model_type="gpt_neox", **given)
 
