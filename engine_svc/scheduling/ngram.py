@@ -12,9 +12,9 @@ from typing import Final
 _SIZES: Final = (3, 2, 1)
 """Lengths of the n-grams that are looked up, the best guess first."""
 
-_FIRST_RATE: Final = 0.4
-_RATE_WEIGHT: Final = 0.2
-"""How much the newest guess counts in its rate; a rate remembers about the last ten."""
+_FIRST_RATE: Final = 0.25
+_RATE_WEIGHT: Final = 0.1
+"""How much the newest guess counts in its rate; a rate remembers about the last twenty."""
 
 
 class NgramDrafter:

@@ -1,8 +1,9 @@
 """Speculation: guessed tokens are computed along with the ones that are due, and those that prove right save steps.
 
-A step with few tokens spends its time on reading the weights, so that a few more tokens cost little. A draft is worth
-its cost while its chance of being right is above ``r / (r + FREE_TOKENS)`` in a step that has ``r`` tokens already:
-the more a step does anyway, the dearer is one token more, compared with the token's share of the step.
+A step with few tokens spends its time on reading the weights, so that a few more tokens cost little: the time of ``r``
+tokens is about ``r + FREE_TOKENS`` times what one takes to compute. Of these tokens, ``u`` are of use: those that are
+due, and each draft by its chance of being right. So one draft more pays while its chance is at least
+``u / (r + FREE_TOKENS)``, which is what the step yields for its time without it: the more a step does anyway, the more.
 
 What is sampled does not depend on drafts, only in which step it is (``execution/sampling/verify.py``).
 """
@@ -20,8 +21,9 @@ from engine_svc.scheduling.block_manager import BlockManager
 from engine_svc.scheduling.ngram import NgramDrafter
 from engine_svc.scheduling.step import Plan
 
-FREE_TOKENS: Final = 16
-"""So many tokens take about as long to compute as the weights take to be read, on processors as we know them."""
+FREE_TOKENS: Final = 6
+"""So many tokens take about as long to compute as the weights take to be read, if these have 4 bits. Wider ones take
+longer, so that for them too little is guessed rather than too much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +46,17 @@ class Speculation:
     def _choose(self, plan: Plan) -> Counter[int]:
         """How many drafts each entry of the batch gets: the likeliest first, as long as they pay."""
         chosen: Counter[int] = Counter()
+        useful = float(plan.num_tokens)
         for num_tokens, (unlikeliness, row) in enumerate(sorted(self._claims(plan)), start=plan.num_tokens):
-            if num_tokens >= self.max_step_tokens or -unlikeliness < _least_chance(num_tokens):
+            if num_tokens >= self.max_step_tokens or -unlikeliness < useful / (num_tokens + FREE_TOKENS):
                 break
             chosen[row] += 1
+            useful -= unlikeliness
         return chosen
 
     def _claims(self, plan: Plan) -> Iterator[tuple[float, int]]:
         """For each draft that could pay: its chance of being right, negative, and whose it is."""
-        least = _least_chance(plan.num_tokens)
+        least = plan.num_tokens / (plan.num_tokens + FREE_TOKENS)
         for row, entry in enumerate(plan.batch):
             if not _may_speculate(entry):
                 continue
@@ -62,11 +66,6 @@ class Speculation:
             chance = _drafter_of(entry).chance
             chances = (chance**count for count in range(1, min(self.num_tokens, most) + 1))
             yield from ((-likelihood, row) for likelihood in takewhile(lambda found: found >= least, chances))
-
-
-def _least_chance(num_tokens: int) -> float:
-    """How likely a draft must be right to pay in a step of so many tokens."""
-    return num_tokens / (num_tokens + FREE_TOKENS)
 
 
 def _may_speculate(entry: ScheduledSequence) -> bool:

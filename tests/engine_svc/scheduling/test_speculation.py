@@ -69,10 +69,10 @@ def test_a_prompt_has_no_drafts_and_what_follows_it_has() -> None:
 
     assert [num_drafts(plan) for plan in plans[:2]] == [[0], [0]]
     entry = plans[2].batch[0]
-    assert (entry.start, entry.num_tokens, entry.drafts) == (24, 3, (2, 3))
-    assert entry.token_ids == [1, 2, 3]
-    assert plans[2].num_tokens == 3
-    assert plans[3].batch[0].start == 27, "the drafts were right, so they are computed"
+    assert (entry.start, entry.num_tokens, entry.drafts) == (24, 2, (2,))
+    assert entry.token_ids == [1, 2]
+    assert plans[2].num_tokens == 2
+    assert plans[3].batch[0].start == 26, "the draft was right, so it is computed"
     assert sequence.token_ids == LOOP[: sequence.num_tokens]
 
 
@@ -83,7 +83,7 @@ def test_drafts_grow_as_they_prove_right_up_to_the_limit() -> None:
     counts = [num_drafts(step(guessing))[0] for _ in range(14)]
 
     assert counts == sorted(counts)
-    assert (counts[0], counts[1], counts[-1]) == (0, 2, 6)
+    assert (counts[0], counts[1], counts[-1]) == (0, 1, 6)
 
 
 def test_drafts_cease_when_they_are_wrong_and_come_back_when_they_would_be_right() -> None:
@@ -178,7 +178,7 @@ def test_the_more_a_step_does_the_likelier_a_draft_must_be() -> None:
     assert num_drafts(step(lone)) == [1]
     warm(guessing, *sequences)
     assert num_drafts(step(guessing)) == [1] * 12, "guesses of proven worth"
-    assert 12 / (12 + FREE_TOKENS) > 0.4
+    assert 1 / (1 + FREE_TOKENS) < 0.25 < 12 / (12 + FREE_TOKENS)
 
 
 def test_nobody_is_preempted_for_drafts() -> None:
@@ -199,7 +199,7 @@ def test_nobody_is_preempted_for_drafts() -> None:
     assert num_drafted > 50
 
 
-@pytest.mark.parametrize(("num_blocks", "expected"), [(2, []), (3, [3, 1])])
+@pytest.mark.parametrize(("num_blocks", "expected"), [(2, []), (3, [3])])
 def test_drafts_need_a_free_block(num_blocks: int, expected: list[int]) -> None:
     blocks = BlockManager(num_blocks, 4, model="m")
     sequence, plan = given.sequence(LOOP[:8], 20), Plan()

@@ -49,9 +49,7 @@ def test_a_folder_in_parts(tmp_path: Path) -> None:
 def test_a_refused_model_is_named(tmp_path: Path) -> None:
     folder = saved(tmp_path, GptOssConfig(**(foreign.GROUPED | {"num_local_experts": 2, "head_dim": 8})))
 
-    with pytest.raises(
-        ModelLoadError, match=r"GptOssForCausalLM is not supported: it has attention sinks\. Nor is it"
-    ):
+    with pytest.raises(ModelLoadError, match=r"GptOssForCausalLM is not supported: it has attention sinks\. Nor is it"):
         load(folder)
 
 
