@@ -9,18 +9,24 @@ from collections.abc import Mapping
 from collections.abc import Sequence as SequenceOf
 from numbers import Integral
 from operator import index
-from typing import Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import structlog
 from pydantic import ValidationError
 
 from engine_svc.config import Settings
-from engine_svc.loading import load_runner
+from engine_svc.embedding.interface import EmbedderInfo, EmbeddingParams, Pooling, Vector
+from engine_svc.embedding.validation import check_pooling
+from engine_svc.loading import load_model
 from engine_svc.offline.answer import Output
 from engine_svc.offline.generator import Generator
-from engine_svc.offline.params import SamplingParams
-from engine_svc.offline.text import load_text
+from engine_svc.offline.params import SamplingParams, told
+from engine_svc.offline.text import Text, load_text
 from svclib.config import ServiceSettings, SettingsError, faults
+from svclib.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from engine_svc.embedding.embedder import Embedder
 
 Prompt: TypeAlias = str | SequenceOf[int]
 Message: TypeAlias = Mapping[str, Any]
@@ -55,11 +61,9 @@ class LLM:
         _log_faults_only()
         chosen = _settings(os.fspath(model), settings)
         try:
-            runner = load_runner(chosen)
-            self._text = load_text(chosen.model)
+            self._model, self._text = _load(chosen)
         except SettingsError as error:
             raise ValueError(str(error)) from error
-        self._generator = Generator(chosen, runner, self._text)
         self._lock = threading.Lock()
 
     def get_tokenizer(self) -> Any:
@@ -104,6 +108,32 @@ class LLM:
         prompts = [self._text.encode_chat(conversation, **options) for conversation in _conversations(messages)]
         return self._run(prompts, sampling_params, use_tqdm)
 
+    def embed(
+        self,
+        texts: Prompt | SequenceOf[Prompt],
+        *,
+        pooling: Pooling | None = None,
+        dimensions: int | None = None,
+        normalize: bool = True,
+    ) -> list[Vector]:
+        """A vector for a text, or for each of many, in order: float32 [dimensions].
+
+        ``pooling`` of None is the model's own. ``dimensions`` cuts the vectors, for models that are made for it;
+        ``normalize`` then brings them to length 1. Raises ``ValueError`` naming what is wrong with which text, or if
+        the model was loaded to generate.
+        """
+        if isinstance(self._model, Generator):
+            raise ValueError('this model was loaded to generate; with task="embed" it embeds')
+        token_ids = [self._token_ids(text) for text in _listed(texts)]
+        if not token_ids:
+            return []
+        try:
+            params = EmbeddingParams(None if pooling is None else check_pooling(pooling), normalize, dimensions)
+            with self._lock:
+                return self._model.embed(token_ids, params)
+        except InvalidRequest as error:
+            raise ValueError(told(error)) from None
+
     def _token_ids(self, prompt: Prompt) -> list[int]:
         if isinstance(prompt, str):
             return self._text.encode(prompt)
@@ -112,9 +142,19 @@ class LLM:
         return [index(token_id) for token_id in prompt]
 
     def _run(self, prompts: list[list[int]], sampling_params: Params, use_tqdm: bool) -> list[Output]:
+        if not isinstance(self._model, Generator):
+            raise ValueError("this model embeds and does not generate")
         params = _one_for_each(prompts, sampling_params)
         with self._lock:
-            return self._generator.generate(prompts, params, show_progress=use_tqdm)
+            return self._model.generate(prompts, params, show_progress=use_tqdm)
+
+
+def _load(settings: Settings) -> tuple[Generator | Embedder, Text]:
+    loaded = load_model(settings)
+    text = load_text(settings.model)
+    if isinstance(loaded.info, EmbedderInfo):
+        return cast("Embedder", loaded), text
+    return Generator(settings, loaded, text), text
 
 
 def _settings(model: str, given: Mapping[str, Any]) -> Settings:

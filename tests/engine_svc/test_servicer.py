@@ -94,7 +94,7 @@ async def test_logprobs_travel_beside_the_tokens() -> None:
 async def test_log_probabilities_of_the_prompt_come_before_the_output() -> None:
     async with (
         serving(max_prefill_chunk=16) as served,
-        served.open(prompt(range(40), simulate=script([65]), prompt_logprobs=2, n=2)) as stream,
+        served.open(prompt(range(40), simulate=script([65], delay_ms=200), prompt_logprobs=2, n=2)) as stream,
     ):
         events = [event async for event in stream]
     told = engine_pb2.GenerateEvent()

@@ -31,7 +31,8 @@ _LENGTHS: Final = (12, 9)
 _STEPS: Final = ([_Run(0, 0, 6), _Run(1, 0, 5)], [_Run(1, 5, 9), _Run(0, 6, 11)], [_Run(0, 11, 12)])
 _BLOCK_SIZE: Final = 4
 _TABLES: Final = torch.tensor([[3, 0, 4], [1, 5, 2]], dtype=torch.int32)
-_TOLERANCES: Final = {torch.float32: 1e-3, torch.bfloat16: 0.1}
+_TOLERANCES: Final = {torch.float32: 1e-3, torch.bfloat16: 0.25}
+"""Of ``_difference``. In bfloat16, random models of 24 to 80 layers were seen to differ by 0.01 to 0.17."""
 _SHARE: Final = 0.75
 """Part of the tokens that must be within the tolerance: rounding sends some to another expert"""
 

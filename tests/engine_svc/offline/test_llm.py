@@ -18,7 +18,9 @@ import pytest
 from jinja2 import TemplateError
 
 from engine_svc import LLM, SamplingParams
+from engine_svc.engine import Engine
 from engine_svc.offline.answer import Output
+from engine_svc.offline.generator import Generator
 from engine_svc.output import Loads
 from tests.engine_svc import tiny
 
@@ -32,10 +34,16 @@ def ids_of(outputs: list[Output]) -> list[list[int]]:
     return [output["token_ids"] for output in outputs]
 
 
+def engine_of(llm: LLM) -> Engine:
+    assert isinstance(llm._model, Generator)
+    return llm._model._engine
+
+
 def is_idle(llm: LLM) -> bool:
     """Whether nothing is left of any call."""
-    llm._generator._engine.step()
-    return llm._generator._engine.loads == Loads(0, 0, 128) and not llm._generator._engine.take_outputs()
+    engine = engine_of(llm)
+    engine.step()
+    return engine.loads == Loads(0, 0, 128) and not engine.take_outputs()
 
 
 def test_an_output_has_text_and_token_ids(llm: LLM) -> None:
@@ -250,6 +258,11 @@ def test_what_is_no_prompt_is_a_type_error(llm: LLM, prompt: Any) -> None:
         llm.generate([prompt], GREEDY)
 
 
+def test_what_generates_does_not_embed(llm: LLM) -> None:
+    with pytest.raises(ValueError, match='task="embed"'):
+        llm.embed("x")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -297,14 +310,15 @@ def test_settings_may_stand_in_the_environment(tiny_folder: str, monkeypatch: py
 
 def at_step(llm: LLM, monkeypatch: pytest.MonkeyPatch, number: int, action: Callable[[], None]) -> None:
     """Do something as this step begins."""
-    real, counted = llm._generator._engine._runner.execute, iter(range(1_000_000))
+    runner = engine_of(llm)._runner
+    real, counted = runner.execute, iter(range(1_000_000))
 
     def execute(batch: Any) -> Any:
         if next(counted) == number:
             action()
         return real(batch)
 
-    monkeypatch.setattr(llm._generator._engine._runner, "execute", execute)
+    monkeypatch.setattr(runner, "execute", execute)
 
 
 def test_ctrl_c_leaves_it_usable(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
