@@ -216,5 +216,5 @@ def test_other_constraints(constraint: Constraint, good: list[str], bad: list[st
 def test_other_constraints_refused(constraint: Constraint, reason: str) -> None:
     with pytest.raises(InvalidRequest, match=reason) as caught:
         compiled(constraint)
-    assert caught.value.param == constraint.kind
+    assert (caught.value.param or "").partition(".")[0] == constraint.kind
     assert len(caught.value.message) < 500
