@@ -11,7 +11,7 @@ from pydantic_settings import SettingsConfigDict
 from protos.simulated import MODEL_NAME
 from svclib.config import ServiceSettings, SettingsError
 
-_FOR_WEIGHTS: Final = frozenset({"dtype", "num_threads", "speculation", "task"})
+_FOR_WEIGHTS: Final = frozenset({"dtype", "num_threads", "quantization", "speculation", "task"})
 _FOR_SPECULATION: Final = frozenset({"num_speculative_tokens", "max_speculative_step_tokens"})
 _FOR_GENERATING: Final = _FOR_SPECULATION | {
     "block_size",
@@ -45,6 +45,11 @@ class Settings(ServiceSettings):
     dtype: Literal["auto", "float32", "bfloat16"] = Field(
         default="auto",
         description="element type of weights and cache; auto takes what suits the weights",
+    )
+    quantization: Literal["auto", "none", "int8"] = Field(
+        default="auto",
+        description="multiply by 8-bit integers (`int8`; 4-bit weights stay so), by floats (`none`), or as `auto` by "
+        "integers where the weights are stored as such, the processor is fast at it and no `dtype` is asked for",
     )
     max_model_len: int | None = Field(
         default=None, ge=1, description="most tokens of prompt and output together; none takes the model's own limit"

@@ -54,6 +54,7 @@ def load_runner(settings: Settings) -> Runner:
         num_threads=settings.num_threads,
         max_num_batched_tokens=settings.max_num_batched_tokens,
         attention_backend=settings.attention_backend,
+        quantization=settings.quantization,
     )
 
 

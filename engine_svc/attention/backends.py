@@ -22,13 +22,14 @@ def create_backend(name: str, config: AttentionConfig, *, num_blocks: int, block
 
     Raises ``ModelLoadError`` when ``cpu`` is asked for and not there.
     """
-    kernels = _kernels(name)
+    kernels = find_kernels(name)
     if kernels is None:
         return ReferenceAttention(config, num_blocks=num_blocks, block_size=block_size)
     return CpuAttention(config, kernels, num_blocks=num_blocks, block_size=block_size)
 
 
-def _kernels(name: str) -> Kernels | None:
+def find_kernels(name: str) -> Kernels | None:
+    """The kernels that the backend of this name works with, if any. Raises as ``create_backend``."""
     if name == "reference":
         return None
     kernels = load_kernels()

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from engine_svc.attention.interface import AttentionConfig, PagedBatch
-from engine_svc.kernels.library import AttentionShape, Batch, Kernels
+from engine_svc.kernels.library import Kernels
+from engine_svc.kernels.structures import AttentionShape, Batch
 
 
 class CpuAttention:

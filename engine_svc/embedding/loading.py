@@ -11,11 +11,11 @@ from engine_svc.embedding.embedder import Embedder
 from engine_svc.embedding.interface import EmbedderInfo, Pooling
 from engine_svc.embedding.sentence_transformers import is_stated, read_stated_use
 from engine_svc.embedding.token_vectors import DecoderVectors, EncoderVectors, TokenVectors
-from engine_svc.execution.model_runner import resolve_dtype
 from engine_svc.models.config import RawConfig
 from engine_svc.models.decoder import Decoder
 from engine_svc.models.encoder import Encoder
 from engine_svc.models.encoders import ENCODERS, EncoderFamily, find_encoder
+from engine_svc.models.precision import resolve_dtype
 from engine_svc.models.registry import FAMILIES, Family, find_family
 from engine_svc.weights.checkpoint import Checkpoint, open_checkpoint
 from engine_svc.weights.errors import ModelLoadError

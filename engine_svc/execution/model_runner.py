@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as SequenceOf
-from typing import Final
 
 import torch
 from torch import Tensor
 
-from engine_svc.attention.backends import create_backend
+from engine_svc.attention.backends import create_backend, find_kernels
 from engine_svc.attention.interface import AttentionBackend, AttentionConfig
 from engine_svc.execution.prompt_logprobs import add_prompt_logprobs
 from engine_svc.execution.runner import Runner, RunnerInfo, ScheduledSequence
@@ -16,13 +15,12 @@ from engine_svc.execution.sampler import Sampler
 from engine_svc.execution.step import prepare
 from engine_svc.models.causal_lm import CausalLM
 from engine_svc.models.loading import load_model
+from engine_svc.models.precision import resolve_format
 from engine_svc.request import Sampled
 from engine_svc.scheduling.sequence import Sequence
 from engine_svc.weights.checkpoint import open_checkpoint
 from engine_svc.weights.errors import ModelLoadError
 from engine_svc.weights.source import locate
-
-_DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 class ModelRunner:
@@ -82,10 +80,11 @@ def load_model_runner(
     num_threads: int | None,
     max_num_batched_tokens: int,
     attention_backend: str,
+    quantization: str = "auto",
 ) -> Runner:
     """Load a model from a folder, a .gguf file or a Hugging Face id.
 
-    ``dtype`` is ``float32``, ``bfloat16``, or ``auto`` for the one that this CPU computes fastest. ``max_model_len`` of
+    ``dtype`` and ``quantization`` as in ``engine_svc.models.precision.resolve_format``. ``max_model_len`` of
     None takes the model's own limit. The cache has ``num_blocks`` blocks, or as many as fit ``kv_cache_bytes``.
     ``num_threads`` of None leaves torch's choice. ``attention_backend`` as in ``engine_svc.attention.backends``. Raises
     ``ModelLoadError`` if the model or these numbers will not do.
@@ -93,31 +92,23 @@ def load_model_runner(
     if num_threads is not None:
         torch.set_num_threads(num_threads)
     checkpoint = open_checkpoint(locate(model))
-    loaded = load_model(checkpoint, resolve_dtype(dtype))
+    kernels = find_kernels(attention_backend)
+    format_ = resolve_format(dtype, quantization, checkpoint, kernels)
+    loaded = load_model(checkpoint, format_, kernels)
     decoder = loaded.model
     blocks = num_blocks or _blocks_that_fit(decoder.attention_config, block_size, kv_cache_bytes)
     info = RunnerInfo(
         model_path=model,
         model_type=loaded.model_type,
-        dtype=str(decoder.dtype).removeprefix("torch."),
+        dtype=format_.name.lower(),
         vocab_size=loaded.vocab_size,
         max_model_len=_model_len(max_model_len, loaded.max_position_embeddings),
         num_blocks=blocks,
         eos_token_ids=checkpoint.eos_token_ids,
+        rows_are_independent=loaded.rows_are_independent,
     )
     attention = create_backend(attention_backend, decoder.attention_config, num_blocks=blocks, block_size=block_size)
     return ModelRunner(decoder, attention, info, block_size=block_size, max_num_batched_tokens=max_num_batched_tokens)
-
-
-def resolve_dtype(name: str) -> torch.dtype:
-    """``auto`` is bfloat16 where the CPU multiplies it in hardware, else float32."""
-    if name == "auto":
-        abilities = torch.cpu.get_capabilities()
-        fast = abilities.get("avx512_bf16") or abilities.get("amx_bf16")
-        return torch.bfloat16 if fast else torch.float32
-    if name not in _DTYPES:
-        raise ModelLoadError(f"dtype {name} is not supported; supported are auto, {', '.join(_DTYPES)}")
-    return _DTYPES[name]
 
 
 def _model_len(wanted: int | None, limit: int) -> int:

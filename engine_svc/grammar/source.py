@@ -71,16 +71,30 @@ def _to_lark(text: str) -> str:
         raise ValueError(f"neither a Lark grammar with a `start` rule nor GBNF: {error}") from None
 
 
+def schema_param(grammar: str, line: int) -> str:
+    """The param of a fault in the schema that stands in a line of a grammar, counted from 1."""
+    before = "\n".join(grammar.split("\n")[:line])
+    return _schema_param(sum(found[0].startswith("%json") for found in _LARK_TOKEN.finditer(before)) - 1)
+
+
+def _schema_param(number: int) -> str:
+    return f"grammar.json[{number}]"
+
+
 def _with_checked_schemas(lark: str) -> Iterator[str]:
-    """The pieces of a grammar, every schema in it treated as if it had come alone."""
-    at = 0
+    """The pieces of a grammar, every schema in it treated as if it had come alone. Raises as ``grammar_of``."""
+    at = num_schemas = 0
     while found := _LARK_TOKEN.search(lark, at):
         yield lark[at : found.end()]
         at = found.end()
         if found[0].startswith("%json"):
             schema, length = _decode(lark[at:])
-            yield embedded(parse_schema(schema))
+            try:
+                yield embedded(parse_schema(schema))
+            except ValueError as error:
+                raise InvalidRequest(str(error), param=_schema_param(num_schemas)) from None
             at += length
+            num_schemas += 1
     yield lark[at:]
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 _SOURCES: Final = Path(__file__).parent / "csrc"
-_FLAGS: Final = ("-std=c++17", "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC")
+_FLAGS: Final = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=off", "-fopenmp", "-shared", "-fPIC")
 _TIMEOUT_SECONDS: Final = 300.0
 
 

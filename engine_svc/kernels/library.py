@@ -3,48 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import POINTER, Structure, c_float, c_int32, c_int64, c_void_p
+from ctypes import POINTER, c_int32, c_int64, c_void_p
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from engine_svc.kernels.build import library_path
-
-
-class AttentionShape(Structure):
-    """``PellucidAttention`` in attention.cpp."""
-
-    _fields_ = [
-        ("num_heads", c_int32),
-        ("num_kv_heads", c_int32),
-        ("head_dim", c_int32),
-        ("block_size", c_int32),
-        ("scale", c_float),
-        ("softcap", c_float),
-        ("is_bfloat16", c_int32),
-        ("num_threads", c_int32),
-    ]
-
-
-class Batch(Structure):
-    """``PellucidBatch`` in attention.cpp."""
-
-    _fields_ = [
-        ("slot_mapping", c_void_p),
-        ("query_starts", c_void_p),
-        ("context_lens", c_void_p),
-        ("block_tables", c_void_p),
-        ("num_tokens", c_int32),
-        ("num_sequences", c_int32),
-        ("table_stride", c_int32),
-    ]
-
-
-class Rows(Structure):
-    """``PellucidRows`` in attention.cpp."""
-
-    _fields_ = [("data", c_void_p), ("stride", c_int64)]
+from engine_svc.kernels.structures import AttentionShape, Batch, Decoder, Rows, Tokens
 
 
 class Kernels:
@@ -55,9 +21,22 @@ class Kernels:
         library = ctypes.CDLL(str(path))
         self._attend = library.pellucid_attend
         self._attend.restype = None
-        self._attend.argtypes = [
-            POINTER(AttentionShape), POINTER(Batch), c_void_p, c_int32, *[POINTER(Rows)] * 4,
+        self._attend.argtypes = [POINTER(AttentionShape), POINTER(Batch), c_void_p, c_int32, *[POINTER(Rows)] * 4]
+        self._forward = library.pellucid_forward
+        self._forward.restype = None
+        self._forward.argtypes = [
+            POINTER(Decoder), POINTER(Tokens), POINTER(Batch), c_void_p, c_int64, c_void_p, c_void_p,
         ]  # fmt: skip
+        self._logits = library.pellucid_logits
+        self._logits.restype = None
+        self._logits.argtypes = [POINTER(Decoder), c_void_p, c_int32, c_void_p, c_void_p]
+        self._workspace_bytes = library.pellucid_workspace_bytes
+        self._workspace_bytes.restype = c_int64
+        self._workspace_bytes.argtypes = [POINTER(Decoder), c_int32]
+        self.lanes: int = library.pellucid_lanes()
+        """Outputs in a panel of a packed matrix"""
+        self.fast_integers = bool(library.pellucid_has_fast_integers())
+        """Whether this processor multiplies 8-bit integers faster than floats"""
 
     def attend(
         self,
@@ -73,6 +52,23 @@ class Kernels:
         out = torch.empty(query.shape, dtype=query.dtype)
         self._attend(shape, batch, cache.data_ptr(), window or 0, *map(_rows, (query, key, value, out)))
         return out
+
+    def workspace_bytes(self, decoder: Decoder, num_tokens: int) -> int:
+        """Memory that a step of so many tokens needs to work with."""
+        size: int = self._workspace_bytes(decoder, num_tokens)
+        return size
+
+    def forward(
+        self, decoder: Decoder, tokens: Tokens, batch: Batch, cache: Tensor, workspace: Tensor, hidden: Tensor
+    ) -> None:
+        """All layers of a step. ``cache`` has a row for each layer; fills ``hidden`` float32 [rows, hidden_size]"""
+        layer_bytes = cache.stride(0) * cache.element_size()
+        pointers = (cache.data_ptr(), layer_bytes, workspace.data_ptr(), hidden.data_ptr())
+        self._forward(decoder, tokens, batch, *pointers)
+
+    def logits(self, decoder: Decoder, hidden: Tensor, workspace: Tensor, logits: Tensor) -> None:
+        """Fills ``logits`` float32 [rows, vocab_size] from ``hidden`` float32 [rows, hidden_size]."""
+        self._logits(decoder, hidden.data_ptr(), len(hidden), workspace.data_ptr(), logits.data_ptr())
 
 
 def load_kernels(path: Path | None = None) -> Kernels | None:

@@ -42,3 +42,5 @@ class LoadedModel:
     vocab_size: int
     max_position_embeddings: int
     """Most tokens of a sequence"""
+    rows_are_independent: bool = False
+    """As in ``engine_svc.execution.runner.RunnerInfo``"""

@@ -91,7 +91,7 @@ class Model(nn.Module):
         self.rotary_of_layer = [ropes.index(layer.rope) for layer in config.layers]
         self.embed_tokens = Embedding(config.vocab_size, config.hidden_size, dtype=dtype)
         # As precise as transformers has it.
-        self.embedding_scale = torch.tensor(config.embedding_scale, dtype=dtype).item()
+        self.embedding_scale = torch.tensor(config.embedding_scale, dtype=dtype, device="cpu").item()
         self.layers = nn.ModuleList(DecoderLayer(config, layer, dtype) for layer in range(len(config.layers)))
         self.norm = RMSNorm(config.hidden_size, config.norm, dtype=dtype)
 

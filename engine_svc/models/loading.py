@@ -5,9 +5,13 @@ from __future__ import annotations
 import structlog
 import torch
 
-from engine_svc.models.causal_lm import LoadedModel
-from engine_svc.models.config import RawConfig
+from engine_svc.kernels.library import Kernels
+from engine_svc.kernels.packing import Format
+from engine_svc.models.causal_lm import CausalLM, LoadedModel
+from engine_svc.models.compiled import CompiledDecoder
+from engine_svc.models.config import DecoderConfig, RawConfig
 from engine_svc.models.decoder import Decoder
+from engine_svc.models.packed_weights import DTYPES, pack_weights
 from engine_svc.models.registry import find_family, reason_against_native
 from engine_svc.weights.checkpoint import Checkpoint
 from engine_svc.weights.errors import ModelLoadError
@@ -17,23 +21,43 @@ from engine_svc.weights.safetensors_folder import SafetensorsFolder
 log = structlog.get_logger(__name__)
 
 
-def load_model(checkpoint: Checkpoint, dtype: torch.dtype) -> LoadedModel:
-    """Raises ``ModelLoadError`` naming what is wrong or not supported. A GGUF file must be of a native family."""
+def load_model(checkpoint: Checkpoint, format_: Format, kernels: Kernels | None = None) -> LoadedModel:
+    """A model that is computed by these kernels, or by torch. Without kernels, ``format_`` is one of floats.
+
+    Raises ``ModelLoadError`` naming what is wrong or not supported. A GGUF file must be of a native family.
+    """
     if isinstance(checkpoint, SafetensorsFolder) and (reason := reason_against_native(checkpoint.config)) is not None:
-        return _load_fallback(checkpoint, dtype, reason)
+        return _fallback(checkpoint, format_, reason)
     family = find_family(checkpoint.config)
     config = family.read_config(RawConfig(checkpoint.config))
+    model = _compiled(checkpoint, config, format_, kernels) if kernels else _plain(checkpoint, config, DTYPES[format_])
+    return LoadedModel(
+        model,
+        family.model_type,
+        config.vocab_size,
+        config.max_position_embeddings,
+        rows_are_independent=isinstance(model, CompiledDecoder),
+    )
+
+
+def _plain(checkpoint: Checkpoint, config: DecoderConfig, dtype: torch.dtype) -> CausalLM:
     decoder = Decoder(config, dtype)
     load_weights(decoder, checkpoint.tensors(), ignored=decoder.unused_weights)
-    return LoadedModel(decoder, family.model_type, config.vocab_size, config.max_position_embeddings)
+    return decoder
 
 
-def _load_fallback(checkpoint: SafetensorsFolder, dtype: torch.dtype, reason: str) -> LoadedModel:
+def _compiled(checkpoint: Checkpoint, config: DecoderConfig, format_: Format, kernels: Kernels) -> CausalLM:
+    return CompiledDecoder(pack_weights(checkpoint, config, format_, lanes=kernels.lanes), kernels)
+
+
+def _fallback(checkpoint: SafetensorsFolder, format_: Format, reason: str) -> LoadedModel:
+    if format_ is Format.INT8:
+        raise ModelLoadError(f"quantization int8 is for native families: {reason}")
     # Imported here because it takes seconds, and native families do without.
     from engine_svc.models.fallback.loading import load_fallback
 
     log.warning("not native: computed by transformers, which is slower", reason=reason)
     try:
-        return load_fallback(checkpoint.folder, RawConfig(checkpoint.config), dtype)
+        return load_fallback(checkpoint.folder, RawConfig(checkpoint.config), DTYPES[format_])
     except ModelLoadError as error:
         raise ModelLoadError(f"{error}. Nor is it native: {reason}") from error

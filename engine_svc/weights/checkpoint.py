@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from engine_svc.weights.gguf_file import GgufFile
+from engine_svc.weights.quantized import QuantizedRows
 from engine_svc.weights.safetensors_folder import SafetensorsFolder
 
 
@@ -24,6 +25,9 @@ class StoredTensor(Protocol):
     def copy_to(self, destination: Tensor) -> None:
         """Fill ``destination``, which has the same shape, converting to its element type."""
 
+    def quantized(self) -> QuantizedRows | None:
+        """The integers that it is stored as, where they are such as can be computed with."""
+
 
 class Checkpoint(Protocol):
     """A model on disk."""
@@ -35,6 +39,10 @@ class Checkpoint(Protocol):
     @property
     def eos_token_ids(self) -> tuple[int, ...]:
         """End-of-sequence tokens that the files name, ascending."""
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether tensors are stored as integers that can be computed with."""
 
     def tensors(self) -> Iterator[StoredTensor]:
         """All tensors, in the order of the files."""

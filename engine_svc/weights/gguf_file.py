@@ -16,8 +16,10 @@ from torch import Tensor
 
 from engine_svc.weights.errors import ModelLoadError
 from engine_svc.weights.gguf_architectures import Architecture
+from engine_svc.weights.gguf_blocks import KEPT, read_blocks
 from engine_svc.weights.gguf_config import ROPE_TENSORS, RopeFactors, architecture_of, read_config
 from engine_svc.weights.gguf_header import TensorInfo, read_header
+from engine_svc.weights.quantized import QuantizedRows
 
 _CHUNK_ELEMENTS: Final = 1 << 20
 """Elements converted at a time: what fits a cache, and bounds the memory that loading takes on top of the model."""
@@ -37,6 +39,10 @@ class GgufFile:
         self._architecture = architecture_of(path, header)
         self.config = read_config(path, header, self._rope_factors)
         self.eos_token_ids = _eos_token_ids(header.metadata)
+
+    @property
+    def is_quantized(self) -> bool:
+        return any(info.type in KEPT for info in self._infos.values())
 
     def tensors(self) -> Iterator[_Tensor]:
         for info in self._infos.values():
@@ -90,6 +96,12 @@ class _Tensor:
             rows = self.rows[part] if order is None else self.rows[order[part]]
             values = torch.from_numpy(np.require(self._dequantize(rows), requirements="W"))
             target[part] = values - self.offset if self.offset else values
+
+    def quantized(self) -> QuantizedRows | None:
+        if self.info.type not in KEPT:
+            return None
+        order = _row_order(len(self.rows), self.interleaved_heads) if self.interleaved_heads else slice(None)
+        return read_blocks(self.rows[order], self.info.type)
 
     def _dequantize(self, rows: _Rows) -> npt.NDArray[np.float32]:
         try:

@@ -28,10 +28,21 @@ def load_weights(model: nn.Module, tensors: Iterable[StoredTensor], *, ignored: 
 
     Raises ``ModelLoadError`` if a tensor is missing, has the wrong shape or is not known to the model.
     """
+    for tensor, destination in match_weights(model, tensors, ignored=ignored):
+        with torch.no_grad():
+            tensor.copy_to(destination)
+
+
+def match_weights(
+    model: nn.Module, tensors: Iterable[StoredTensor], *, ignored: tuple[str, ...] = ()
+) -> Iterator[tuple[StoredTensor, Tensor]]:
+    """Each stored tensor with the weights that it fills. Errors as in ``load_weights``, the last after all tensors."""
     destinations = _destinations(model)
     for tensor in tensors:
         if tensor.name in destinations:
-            _fill(destinations.pop(tensor.name), tensor)
+            destination = destinations.pop(tensor.name)
+            _check_shape(tensor, destination)
+            yield tensor, destination
         elif not tensor.name.endswith(ignored):
             raise ModelLoadError(f"the checkpoint has {tensor.name}, which this architecture does not know")
     if destinations:
@@ -43,11 +54,9 @@ def _destinations(model: nn.Module) -> dict[str, Tensor]:
     return dict(pair for path, module in layers for pair in module.stored_weights(path))
 
 
-@torch.no_grad()
-def _fill(destination: Tensor, tensor: StoredTensor) -> None:
+def _check_shape(tensor: StoredTensor, destination: Tensor) -> None:
     if tuple(destination.shape) != tensor.shape:
         raise ModelLoadError(f"{tensor.name} has shape {tensor.shape}, expected {tuple(destination.shape)}")
-    tensor.copy_to(destination)
 
 
 def listed(names: list[str], most: int = 5) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from engine_svc.weights.checkpoint import StoredTensor
+from engine_svc.weights.quantized import QuantizedRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,9 @@ class Renamed:
     @property
     def shape(self) -> tuple[int, ...]:
         return self.stored.shape
+
+    def quantized(self) -> QuantizedRows | None:
+        return self.stored.quantized()
 
     def copy_to(self, destination: Tensor) -> None:
         self.stored.copy_to(destination)

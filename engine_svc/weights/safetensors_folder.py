@@ -20,6 +20,8 @@ _ELEMENT_TYPES: Final = ("F64", "F32", "F16", "BF16")
 class SafetensorsFolder:
     """A checkpoint in a folder (see ``engine_svc.weights.checkpoint.Checkpoint``)."""
 
+    is_quantized: Final = False
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.config: dict[str, Any] = _read_json(folder / "config.json")
@@ -46,6 +48,9 @@ class _Tensor:
     element_type: str
     path: Path
     file: Any
+
+    def quantized(self) -> None:
+        return None
 
     def copy_to(self, destination: Tensor) -> None:
         if self.element_type not in _ELEMENT_TYPES:

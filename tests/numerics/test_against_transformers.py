@@ -1,4 +1,7 @@
-"""The float32 logits of every native family equal those of transformers, on tiny random checkpoints."""
+"""The float32 logits of every native family equal those of transformers, on tiny random checkpoints.
+
+Both by torch and by the compiled kernels.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,11 @@ from transformers import PretrainedConfig
 
 from engine_svc.attention.backends import create_backend
 from engine_svc.attention.interface import PagedBatch
+from engine_svc.kernels.library import load_kernels
+from engine_svc.kernels.packing import Format
 from engine_svc.models.causal_lm import CausalLM
-from engine_svc.models.config import RawConfig
-from engine_svc.models.decoder import Decoder
-from engine_svc.models.registry import find_family
+from engine_svc.models.loading import load_model
 from engine_svc.weights.checkpoint import open_checkpoint
-from engine_svc.weights.loading import load_weights
 from tests.engine_svc import tiny
 
 LENGTH = 60
@@ -88,21 +90,20 @@ CONFIGS = {
 }
 
 
-def load(path: Path, dtype: torch.dtype = torch.float32) -> Decoder:
-    checkpoint = open_checkpoint(path)
-    decoder = Decoder(find_family(checkpoint.config).read_config(RawConfig(checkpoint.config)), dtype)
-    load_weights(decoder, checkpoint.tensors(), ignored=decoder.unused_weights)
-    return decoder
+KERNELS = load_kernels()
+BACKENDS = ["reference", pytest.param("cpu", marks=pytest.mark.skipif(KERNELS is None, reason="needs a compiler"))]
+
+
+def load(path: Path, format_: Format = Format.FLOAT32, backend: str = "reference") -> CausalLM:
+    return load_model(open_checkpoint(path), format_, None if backend == "reference" else KERNELS).model
 
 
 @torch.inference_mode()
-def logits_of(
-    decoder: CausalLM, token_ids: torch.Tensor, steps: list[int], attention: str = "reference"
-) -> torch.Tensor:
+def logits_of(model: CausalLM, token_ids: torch.Tensor, steps: list[int], backend: str) -> torch.Tensor:
     """Logits of all tokens of one sequence, computed in steps of these many tokens [tokens, vocab]"""
     num_blocks = -(-len(token_ids) // BLOCK_SIZE)
     table = torch.arange(num_blocks, dtype=torch.int32).flip(0)
-    backend = create_backend(attention, decoder.attention_config, num_blocks=num_blocks, block_size=BLOCK_SIZE)
+    attention = create_backend(backend, model.attention_config, num_blocks=num_blocks, block_size=BLOCK_SIZE)
     found, start = [], 0
     for count in steps:
         positions = torch.arange(start, start + count)
@@ -113,7 +114,7 @@ def logits_of(
             block_tables=table[None],
         )
         run = token_ids[start : start + count]
-        found.append(decoder.logits(decoder(run, positions, backend.begin(batch), torch.arange(count))))
+        found.append(model.logits(model(run, positions, attention.begin(batch), torch.arange(count))))
         start += count
     return torch.cat(found)
 
@@ -124,15 +125,16 @@ def expected_logits(model: Any, token_ids: torch.Tensor) -> torch.Tensor:
     return logits
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
 @pytest.mark.parametrize("steps", [[LENGTH], [16, 16, 16, 12], [17] + [1] * 43], ids=["whole", "chunks", "decode"])
-def test_logits_equal(tmp_path: Path, config: PretrainedConfig, steps: list[int]) -> None:
+def test_logits_equal(tmp_path: Path, config: PretrainedConfig, steps: list[int], backend: str) -> None:
     model = tiny.random_model(config)
-    decoder = load(Path(tiny.save(model, tmp_path)))
+    decoder = load(Path(tiny.save(model, tmp_path)), backend=backend)
     token_ids = torch.arange(LENGTH) * 7 % config.vocab_size
     expected = expected_logits(model, token_ids)
 
-    logits = logits_of(decoder, token_ids, steps)
+    logits = logits_of(decoder, token_ids, steps, backend)
 
     assert expected.std() > 0.5, "logits that say nothing would equal anything"
     torch.testing.assert_close(logits, expected, rtol=0, atol=1e-4)
@@ -164,7 +166,7 @@ def test_a_gguf_file_gives_the_same_logits(tmp_path: Path, config: PretrainedCon
     model = tiny.random_model(config)
     token_ids = torch.arange(LENGTH) * 5 % config.vocab_size
 
-    logits = logits_of(load(Path(tiny.save_gguf(model, tmp_path / "tiny.gguf"))), token_ids, [LENGTH])
+    logits = logits_of(load(Path(tiny.save_gguf(model, tmp_path / "tiny.gguf"))), token_ids, [LENGTH], "reference")
 
     torch.testing.assert_close(logits, expected_logits(model, token_ids), rtol=0, atol=1e-4)
 
@@ -173,23 +175,59 @@ def test_a_folder_in_parts_gives_the_same_logits(tmp_path: Path) -> None:
     model = tiny.random_model(tiny.llama())
     token_ids = torch.arange(LENGTH)
 
-    logits = logits_of(load(Path(tiny.save(model, tmp_path, max_shard_size="4KB"))), token_ids, [LENGTH])
+    logits = logits_of(load(Path(tiny.save(model, tmp_path, max_shard_size="4KB"))), token_ids, [LENGTH], "reference")
 
     torch.testing.assert_close(logits, expected_logits(model, token_ids), rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "name", ["grouped heads", "biases", "mistral with a window", "qwen 3", "gemma 2", "gemma 3", "phi 3", "olmo 2"]
-)
-def test_bfloat16_is_as_near_to_float32_as_transformers_own(tmp_path: Path, name: str) -> None:
+NARROW = ["grouped heads", "biases", "mistral with a window", "qwen 3", "gemma 2", "gemma 3", "phi 3", "olmo 2"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", NARROW)
+def test_bfloat16_is_as_near_to_float32_as_transformers_own(tmp_path: Path, name: str, backend: str) -> None:
     config = CONFIGS[name]
     model = tiny.random_model(config)
-    decoder = load(Path(tiny.save(model, tmp_path)), torch.bfloat16)
+    decoder = load(Path(tiny.save(model, tmp_path)), Format.BFLOAT16, backend)
     token_ids = torch.arange(LENGTH) * 7 % config.vocab_size
     truth = expected_logits(model, token_ids)
     theirs = expected_logits(model.bfloat16(), token_ids).float()
 
-    ours = logits_of(decoder, token_ids, [LENGTH]).float()
+    ours = logits_of(decoder, token_ids, [LENGTH], backend).float()
 
-    our_error, their_error = (ours - truth).square().mean().sqrt(), (theirs - truth).square().mean().sqrt()
-    assert our_error < 1.2 * their_error
+    assert error(ours, truth) < 1.2 * error(theirs, truth)
+
+
+@pytest.mark.skipif(KERNELS is None, reason="needs a compiler")
+@pytest.mark.parametrize("name", NARROW)
+def test_integers_are_about_as_near_to_float32_as_bfloat16(tmp_path: Path, name: str) -> None:
+    config = CONFIGS[name]
+    model = tiny.random_model(config)
+    decoder = load(Path(tiny.save(model, tmp_path)), Format.INT8, "cpu")
+    token_ids = torch.arange(LENGTH) * 7 % config.vocab_size
+    truth = expected_logits(model, token_ids)
+    theirs = expected_logits(model.bfloat16(), token_ids).float()
+
+    ours = logits_of(decoder, token_ids, [LENGTH], "cpu")
+
+    assert error(ours, truth) < 3 * error(theirs, truth)
+
+
+@pytest.mark.skipif(KERNELS is None, reason="needs a compiler")
+@pytest.mark.parametrize("format_", [Format.FLOAT32, Format.BFLOAT16, Format.INT8])
+@pytest.mark.parametrize("name", NARROW)
+def test_kernels_give_the_same_bits_in_any_steps(tmp_path: Path, name: str, format_: Format) -> None:
+    config = CONFIGS[name]
+    decoder = load(Path(tiny.save(tiny.random_model(config), tmp_path)), format_, "cpu")
+    token_ids = torch.arange(LENGTH) * 7 % config.vocab_size
+
+    whole, *others = (
+        logits_of(decoder, token_ids, steps, "cpu") for steps in ([LENGTH], [1] * LENGTH, [3, 7, 16, 20, 14])
+    )
+
+    assert all(torch.equal(whole, other) for other in others)
+
+
+def error(logits: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
+    """Root of the mean square."""
+    return (logits - truth).square().mean().sqrt()

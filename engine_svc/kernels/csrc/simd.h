@@ -1,4 +1,4 @@
-// Vectors of sixteen floats in the compilers' own vector types: one source for every processor.
+// Vectors as wide as the processor's registers, in the compilers' own vector types: one source for every processor.
 //
 // A *word* is 32 bits: one float, or two bfloat16 of which the first is the lower half. Products are taken word by word,
 // so that processors which multiply pairs of bfloat16 can do so.
@@ -8,18 +8,35 @@
 #include <cstring>
 #include <limits>
 
-#ifdef __AVX512BF16__
+#if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
+
+// Before loops over what must stay in registers: the compiler unrolls only short ones by itself.
+#define PELLUCID_UNROLL _Pragma("GCC unroll 16")
 
 namespace pellucid {
 
+#if defined(__AVX512F__)
 constexpr int kLanes = 16;
+constexpr int kRegisters = 32;
+#elif defined(__AVX__)
+constexpr int kLanes = 8;
+constexpr int kRegisters = 16;
+#elif defined(__aarch64__)
+constexpr int kLanes = 4;
+constexpr int kRegisters = 32;
+#else
+constexpr int kLanes = 4;
+constexpr int kRegisters = 16;
+#endif
 
-using Floats = float __attribute__((vector_size(64)));
-using Ints = int32_t __attribute__((vector_size(64)));
-using Words = uint32_t __attribute__((vector_size(64)));
-using Halves = uint16_t __attribute__((vector_size(32)));
+using Floats = float __attribute__((vector_size(4 * kLanes)));
+using Ints = int32_t __attribute__((vector_size(4 * kLanes)));
+using Words = uint32_t __attribute__((vector_size(4 * kLanes)));
+using Halves = uint16_t __attribute__((vector_size(2 * kLanes)));
 
 struct Bfloat16 {
   uint16_t bits;
@@ -45,10 +62,38 @@ inline void store(void* to, const Vector& vector) {
   std::memcpy(to, &vector, sizeof(vector));
 }
 
-inline Floats splat(float x) { return Floats{} + x; }
+// The first `count` of a vector, zeros for the rest; a whole one if there are as many.
+inline Floats load_some(const float* from, int count) {
+  if (count >= kLanes) return load<Floats>(from);
+  Floats vector = {};
+  std::memcpy(&vector, from, count * sizeof(float));
+  return vector;
+}
+
+inline void store_some(float* to, const Floats& vector, int count) {
+  if (count >= kLanes) return store(to, vector);
+  std::memcpy(to, &vector, count * sizeof(float));
+}
 
 inline float to_float(float x) { return x; }
 inline float to_float(Bfloat16 x) { return bit_cast<float>(uint32_t{x.bits} << 16); }
+
+inline Floats splat(float x) { return Floats{} + x; }
+inline Ints splat(int32_t x) { return Ints{} + x; }
+
+// a * b + c, rounded once where the processor can. The compiler is told to fuse nothing by itself, so that a sum is the
+// same in every loop that it is unrolled into.
+inline Floats fma(Floats a, Floats b, Floats c) {
+#if defined(__AVX512F__)
+  return bit_cast<Floats>(_mm512_fmadd_ps(bit_cast<__m512>(a), bit_cast<__m512>(b), bit_cast<__m512>(c)));
+#elif defined(__AVX__) && defined(__FMA__)
+  return bit_cast<Floats>(_mm256_fmadd_ps(bit_cast<__m256>(a), bit_cast<__m256>(b), bit_cast<__m256>(c)));
+#elif defined(__aarch64__)
+  return bit_cast<Floats>(vfmaq_f32(bit_cast<float32x4_t>(c), bit_cast<float32x4_t>(a), bit_cast<float32x4_t>(b)));
+#else
+  return a * b + c;
+#endif
+}
 
 // Rounded to nearest even. NaN may become another NaN or a number on processors without bfloat16.
 inline Halves round_to_bfloat16(Floats x) {
@@ -71,7 +116,7 @@ struct Element<float> {
 
   // sums + a * b
   static Floats add_product(Floats sums, uint32_t a, Words b) {
-    return sums + bit_cast<float>(a) * bit_cast<Floats>(b);
+    return fma(splat(bit_cast<float>(a)), bit_cast<Floats>(b), sums);
   }
 };
 
@@ -88,8 +133,8 @@ struct Element<Bfloat16> {
     return bit_cast<Floats>(_mm512_dpbf16_ps(bit_cast<__m512>(sums), pairs, bit_cast<__m512bh>(b)));
 #else
     const uint32_t upper = 0xffff0000u;
-    sums += bit_cast<float>(a << 16) * bit_cast<Floats>(b << 16);
-    return sums + bit_cast<float>(a & upper) * bit_cast<Floats>(b & upper);
+    sums = fma(splat(bit_cast<float>(a << 16)), bit_cast<Floats>(b << 16), sums);
+    return fma(splat(bit_cast<float>(a & upper)), bit_cast<Floats>(b & upper), sums);
 #endif
   }
 };
@@ -104,15 +149,20 @@ struct Max {
   V operator()(V a, V b) const { return a > b ? a : b; }
 };
 
+template <int kWidth>
+struct Vector {
+  typedef float Type __attribute__((vector_size(4 * kWidth)));
+};
+
 // All lanes into one, always in the same order.
-template <typename Operation>
-inline float reduce(Floats x, Operation op) {
-  using Eight = float __attribute__((vector_size(32)));
-  using Four = float __attribute__((vector_size(16)));
-  struct Eights { Eight low, high; } eights = bit_cast<Eights>(x);
-  struct Fours { Four low, high; } fours = bit_cast<Fours>(op(eights.low, eights.high));
-  const Four four = op(fours.low, fours.high);
-  return op(op(four[0], four[2]), op(four[1], four[3]));
+template <int kWidth = kLanes, typename Operation>
+inline float reduce(typename Vector<kWidth>::Type x, Operation op) {
+  if constexpr (kWidth == 4) {
+    return op(op(x[0], x[2]), op(x[1], x[3]));
+  } else {
+    struct Halves { typename Vector<kWidth / 2>::Type low, high; } halves = bit_cast<Halves>(x);
+    return reduce<kWidth / 2>(op(halves.low, halves.high), op);
+  }
 }
 
 // e^x, to about one unit in the last place. exp(0) is 1; below -87, where results would be subnormal, 0; above 88 the
@@ -120,16 +170,16 @@ inline float reduce(Floats x, Operation op) {
 inline Floats exp(Floats x) {
   const Floats bounded = x > splat(88.0f) ? splat(88.0f) : x;
   const Floats rounder = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
-  const Floats shifted = bounded * 1.44269504f + rounder;
+  const Floats shifted = fma(bounded, splat(1.44269504f), rounder);
   const Floats n = shifted - rounder;
-  const Floats r = bounded - n * 0.693359375f + n * 2.12194440e-4f;
+  const Floats r = fma(n, splat(2.12194440e-4f), fma(n, splat(-0.693359375f), bounded));
   Floats p = splat(1.9875691500e-4f);
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * (r * r) + r + 1.0f;
+  p = fma(p, r, splat(1.3981999507e-3f));
+  p = fma(p, r, splat(8.3334519073e-3f));
+  p = fma(p, r, splat(4.1665795894e-2f));
+  p = fma(p, r, splat(1.6666665459e-1f));
+  p = fma(p, r, splat(5.0000001201e-1f));
+  p = fma(p, r * r, r) + 1.0f;
   const Ints exponent = (bit_cast<Ints>(shifted) - bit_cast<Ints>(rounder)) << 23;
   const Floats result = bit_cast<Floats>(bit_cast<Ints>(p) + exponent);
   return x < splat(-87.0f) ? Floats{} : result;

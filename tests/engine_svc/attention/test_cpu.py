@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from itertools import cycle
 
 import pytest
@@ -146,19 +147,16 @@ def test_the_scale_is_the_models_own(kernels: Kernels, dtype: torch.dtype) -> No
 
 
 def test_layers_have_caches_and_windows_of_their_own(kernels: Kernels) -> None:
-    shape = AttentionConfig(4, 2, 8, torch.float32, (None, 3))
-    wide, narrow = config(window=None), config(window=3)
-    first, second = histories(shape, [6], seed=1)[0], histories(shape, [6], seed=2)[0]
-    second.blocks = first.blocks
+    shape = dataclasses.replace(config(), windows=(None, 3))
+    sequences = [histories(shape, [6], seed=layer)[0] for layer in range(2)]
+    sequences[1].blocks = sequences[0].blocks
     backend = new_backend(kernels, shape)
+    for layer, history in enumerate(sequences):
+        attend(backend, [(history, 0, 5)], layer)
 
-    attend(backend, [(first, 0, 5)], layer=0)
-    attend(backend, [(second, 0, 5)], layer=1)
-    (one,) = attend(backend, [(first, 5, 6)], layer=0)
-    (other,) = attend(backend, [(second, 5, 6)], layer=1)
-
-    torch.testing.assert_close(one.double(), first.naive(5, 6, wide), rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(other.double(), second.naive(5, 6, narrow), rtol=1e-5, atol=1e-5)
+    for layer, history in enumerate(sequences):
+        (out,) = attend(backend, [(history, 5, 6)], layer)
+        torch.testing.assert_close(out.double(), history.naive(5, 6, shape, layer), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

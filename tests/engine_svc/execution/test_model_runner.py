@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from engine_svc.execution.model_runner import resolve_dtype
 from engine_svc.execution.runner import Runner, ScheduledSequence
+from engine_svc.models.precision import resolve_dtype
 from engine_svc.request import Request, Sampled, SamplingParams
 from engine_svc.scheduling.speculation import Speculation
 from engine_svc.weights.errors import ModelLoadError

@@ -27,6 +27,9 @@ class Stored:
     def copy_to(self, destination: torch.Tensor) -> None:
         destination.copy_(self.values)
 
+    def quantized(self) -> None:
+        return None
+
 
 class Block(nn.Module):
     """One layer of each kind."""

@@ -8,6 +8,7 @@ import pytest
 import torch
 from transformers import PretrainedConfig
 
+from engine_svc.kernels.packing import Format
 from engine_svc.models.loading import load_model
 from engine_svc.weights.checkpoint import open_checkpoint
 from tests.engine_svc import foreign, tiny
@@ -45,7 +46,7 @@ def backend(request: pytest.FixtureRequest) -> str:
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
 def test_logits_equal(tmp_path: Path, config: PretrainedConfig, backend: str) -> None:
     theirs = tiny.random_model(config)
-    ours = load_model(open_checkpoint(Path(tiny.save(theirs, tmp_path))), torch.float32)
+    ours = load_model(open_checkpoint(Path(tiny.save(theirs, tmp_path))), Format.FLOAT32)
     token_ids = torch.arange(LENGTH) * 7 % config.vocab_size
     expected = expected_logits(theirs, token_ids)
 
@@ -60,12 +61,12 @@ def test_logits_equal(tmp_path: Path, config: PretrainedConfig, backend: str) ->
 @pytest.mark.parametrize("name", ["gpt_neox", "cohere", "starcoder2", "mixtral"])
 def test_bfloat16_is_as_near_to_float32_as_transformers_own(tmp_path: Path, name: str) -> None:
     theirs = tiny.random_model(CONFIGS[name])
-    ours = load_model(open_checkpoint(Path(tiny.save(theirs, tmp_path))), torch.bfloat16)
+    ours = load_model(open_checkpoint(Path(tiny.save(theirs, tmp_path))), Format.BFLOAT16)
     token_ids = torch.arange(LENGTH) * 7 % 97
     truth = expected_logits(theirs, token_ids)
     rounded = expected_logits(theirs.bfloat16(), token_ids).float()
 
-    found = logits_of(ours.model, token_ids, [LENGTH]).float()
+    found = logits_of(ours.model, token_ids, [LENGTH], "reference").float()
 
     assert ours.model.dtype == ours.model.attention_config.dtype == torch.bfloat16
     assert (found - truth).square().mean() < 1.5 * (rounded - truth).square().mean()

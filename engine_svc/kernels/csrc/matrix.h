@@ -1,0 +1,279 @@
+// Products of activations with a weight matrix, in the formats that weights are kept in.
+//
+// A row of the result is a function of its own activations alone, to the last bit: every sum runs over the inputs in one
+// fixed order, however many rows are computed beside it and whoever computes them.
+//
+// A matrix lies in *panels* of kLanes outputs. A panel holds words [inputs / per_word][kLanes], so that one vector has the
+// same inputs of all its outputs; a word is one float, two bfloat16, four 8-bit or eight 4-bit numbers. Integer formats
+// work in groups of 32 inputs: after the words follow float16 scales [groups][kLanes], and for 4 bits float16 minima
+// [groups][kLanes]; a weight is scale * number + minimum. 8-bit numbers are stored with 128 added. Of eight 4-bit numbers
+// the lower halves of the bytes are the first four inputs.
+#pragma once
+
+#include <algorithm>
+
+#include "simd.h"
+#include "team.h"
+
+extern "C" {
+
+enum PellucidFormat : int32_t { kFloat32 = 0, kBfloat16 = 1, kInt8 = 2, kInt4 = 3 };
+
+// Mirrored in engine_svc/kernels/library.py.
+struct PellucidMatrix {
+  const void* panels;
+  const float* bias;  // null: none
+  int32_t outputs, inputs;
+  int32_t format;
+  int32_t panel_bytes;
+};
+
+// Several matrices for the same input; their outputs lie side by side.
+struct PellucidLinear {
+  PellucidMatrix parts[3];
+  int32_t num_parts;
+};
+}
+
+namespace pellucid {
+
+constexpr int kGroup = 32;
+constexpr int kGroupWords = kGroup / 4;
+
+constexpr int divide_up(int x, int by) { return (x + by - 1) / by; }
+
+// Numbers that a row was divided by, and what zero points and minima of weights take from it.
+struct Group {
+  float scale;
+  float sum;       // of the row's numbers as they are after rounding
+  int32_t offset;  // -128 times the sum of the integers
+};
+
+// Rows ready to be multiplied. `stride` counts bytes; `groups` [rows][groups of a row] is for integer formats.
+struct Activations {
+  const char* data;
+  int64_t stride;
+  const Group* groups;
+  int num_groups;
+};
+
+#if defined(__AVX512F__)
+inline Floats load_float16(const uint16_t* from) {
+  return bit_cast<Floats>(_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from))));
+}
+#else
+// The exponent's bias is corrected by a multiplication, which also makes subnormal numbers right; there is no infinity.
+inline Floats load_float16(const uint16_t* from) {
+  const Words bits = __builtin_convertvector(load<Halves>(from), Words);
+  const Floats magnitude = bit_cast<Floats>((bits & 0x7fff) << 13) * 0x1p112f;
+  return bit_cast<Floats>(bit_cast<Words>(magnitude) | ((bits & 0x8000) << 16));
+}
+#endif
+
+// sums + the products of four unsigned numbers of each word of `weights` with the four signed ones of `activations`
+inline Ints add_products(Ints sums, Words weights, uint32_t activations) {
+#if defined(__AVX512VNNI__)
+  const __m512i a = _mm512_set1_epi32(static_cast<int32_t>(activations));
+  return bit_cast<Ints>(_mm512_dpbusd_epi32(bit_cast<__m512i>(sums), bit_cast<__m512i>(weights), a));
+#else
+  for (int byte = 0; byte < 4; ++byte) {
+    const auto activation = static_cast<int8_t>(activations >> (8 * byte));
+    sums += bit_cast<Ints>((weights >> (8 * byte)) & 0xff) * int32_t{activation};
+  }
+  return sums;
+#endif
+}
+
+// How each format adds up `kRows` rows and `kPanels` panels, all inputs.
+template <typename T>
+struct FloatFormat {
+  static constexpr int kRows = kRegisters >= 32 ? 6 : 3;
+  static constexpr int kPanels = kRegisters >= 32 ? 4 : 3;
+
+  template <int kNumRows, int kNumPanels>
+  static void add(const PellucidMatrix& matrix, const char* panels, const Activations& x, int row,
+                  Floats (*sums)[kNumPanels]) {
+    const int num_words = divide_up(matrix.inputs, Element<T>::kPerWord);
+    for (int word = 0; word < num_words; ++word) {
+      Words weights[kNumPanels];
+      PELLUCID_UNROLL
+      for (int panel = 0; panel < kNumPanels; ++panel) {
+        weights[panel] = load<Words>(panels + int64_t{panel} * matrix.panel_bytes + word * sizeof(Words));
+      }
+      PELLUCID_UNROLL
+      for (int i = 0; i < kNumRows; ++i) {
+        const auto activation = load<uint32_t>(x.data + (row + i) * x.stride + word * 4);
+        PELLUCID_UNROLL
+        for (int panel = 0; panel < kNumPanels; ++panel) {
+          sums[i][panel] = Element<T>::add_product(sums[i][panel], activation, weights[panel]);
+        }
+      }
+    }
+  }
+};
+
+template <bool kFourBits>
+struct IntegerFormat {
+  static constexpr int kRows = kRegisters >= 32 ? 4 : 2;
+  static constexpr int kPanels = kRegisters >= 32 ? 3 : 2;
+  static constexpr int kGroupVectors = kFourBits ? kGroupWords / 2 : kGroupWords;
+
+  template <int kNumRows, int kNumPanels>
+  static void add(const PellucidMatrix& matrix, const char* panels, const Activations& x, int row,
+                  Floats (*sums)[kNumPanels]) {
+    const int num_groups = x.num_groups;
+    const int64_t scales = int64_t{num_groups} * kGroupVectors * sizeof(Words);
+    const int64_t minima = scales + int64_t{num_groups} * sizeof(Halves);
+    for (int group = 0; group < num_groups; ++group) {
+      const Group* of_row[kNumRows];
+      Ints products[kNumRows][kNumPanels];
+      PELLUCID_UNROLL
+      for (int i = 0; i < kNumRows; ++i) {
+        of_row[i] = x.groups + int64_t{row + i} * num_groups + group;
+        PELLUCID_UNROLL
+        for (auto& product : products[i]) product = kFourBits ? Ints{} : splat(of_row[i]->offset);
+      }
+      multiply<kNumRows, kNumPanels>(matrix, panels + group * kGroupVectors * int64_t{sizeof(Words)}, x, row, group, products);
+      PELLUCID_UNROLL
+      for (int panel = 0; panel < kNumPanels; ++panel) {
+        const char* of_panel = panels + int64_t{panel} * matrix.panel_bytes + group * sizeof(Halves);
+        const Floats scale = load_float16(reinterpret_cast<const uint16_t*>(of_panel + scales));
+        PELLUCID_UNROLL
+        for (int i = 0; i < kNumRows; ++i) {
+          const Floats product = __builtin_convertvector(products[i][panel], Floats) * of_row[i]->scale;
+          sums[i][panel] = fma(product, scale, sums[i][panel]);
+        }
+        if constexpr (kFourBits) {
+          const Floats minimum = load_float16(reinterpret_cast<const uint16_t*>(of_panel + minima));
+          PELLUCID_UNROLL
+          for (int i = 0; i < kNumRows; ++i) sums[i][panel] = fma(splat(of_row[i]->sum), minimum, sums[i][panel]);
+        }
+      }
+    }
+  }
+
+  template <int kNumRows, int kNumPanels>
+  static void multiply(const PellucidMatrix& matrix, const char* words, const Activations& x, int row, int group,
+                       Ints (*products)[kNumPanels]) {
+    const char* activations = x.data + row * x.stride + group * kGroup;
+    PELLUCID_UNROLL
+    for (int vector = 0; vector < kGroupVectors; ++vector) {
+      PELLUCID_UNROLL
+      for (int panel = 0; panel < kNumPanels; ++panel) {
+        const Words weights = load<Words>(words + int64_t{panel} * matrix.panel_bytes + vector * sizeof(Words));
+        if constexpr (kFourBits) {
+          const Words first = weights & 0x0f0f0f0f, second = (weights >> 4) & 0x0f0f0f0f;
+          PELLUCID_UNROLL
+          for (int i = 0; i < kNumRows; ++i) {
+            const char* four = activations + i * x.stride + vector * 8;
+            products[i][panel] = add_products(products[i][panel], first, load<uint32_t>(four));
+            products[i][panel] = add_products(products[i][panel], second, load<uint32_t>(four + 4));
+          }
+        } else {
+          PELLUCID_UNROLL
+          for (int i = 0; i < kNumRows; ++i) {
+            const char* four = activations + i * x.stride + vector * 4;
+            products[i][panel] = add_products(products[i][panel], weights, load<uint32_t>(four));
+          }
+        }
+      }
+    }
+  }
+};
+
+template <typename Format, int kNumRows, int kNumPanels>
+void multiply_whole_tile(const PellucidMatrix& matrix, const char* panels, const Activations& x, int row,
+                         Floats* results, int stride) {
+  Floats sums[kNumRows][kNumPanels] = {};
+  Format::template add<kNumRows, kNumPanels>(matrix, panels, x, row, sums);
+  for (int i = 0; i < kNumRows; ++i) std::copy_n(sums[i], kNumPanels, results + i * stride);
+}
+
+inline Floats with_bias(const PellucidMatrix& matrix, int output, Floats sums) {
+  return matrix.bias == nullptr ? sums : sums + load_some(matrix.bias + output, matrix.outputs - output);
+}
+
+// Results of a tile, [rows][panels][kLanes].
+constexpr int kMostTileVectors = kRegisters;
+
+// A tile of results, unrolled for each number of rows, and for one panel or as many as fit.
+template <typename Format, int kNumRows = Format::kRows>
+void multiply_tile(const PellucidMatrix& matrix, const char* panels, int num_panels, const Activations& x, int row,
+                   int num_rows, Floats* results) {
+  static_assert(Format::kRows * Format::kPanels <= kMostTileVectors);
+  if constexpr (kNumRows > 1) {
+    if (num_rows < kNumRows) {
+      return multiply_tile<Format, kNumRows - 1>(matrix, panels, num_panels, x, row, num_rows, results);
+    }
+  }
+  if (num_panels == Format::kPanels) return multiply_whole_tile<Format, kNumRows, Format::kPanels>(matrix, panels, x, row, results, num_panels);
+  for (int panel = 0; panel < num_panels; ++panel) {
+    multiply_whole_tile<Format, kNumRows, 1>(matrix, panels + int64_t{panel} * matrix.panel_bytes, x, row, results + panel, num_panels);
+  }
+}
+
+inline void multiply_tile(const PellucidMatrix& matrix, const char* panels, int num_panels, const Activations& x,
+                          int row, int num_rows, Floats* results) {
+  switch (matrix.format) {
+    case kFloat32: return multiply_tile<FloatFormat<float>>(matrix, panels, num_panels, x, row, num_rows, results);
+    case kBfloat16: return multiply_tile<FloatFormat<Bfloat16>>(matrix, panels, num_panels, x, row, num_rows, results);
+    case kInt8: return multiply_tile<IntegerFormat<false>>(matrix, panels, num_panels, x, row, num_rows, results);
+    default: return multiply_tile<IntegerFormat<true>>(matrix, panels, num_panels, x, row, num_rows, results);
+  }
+}
+
+struct TileSize {
+  int rows, panels;
+};
+
+inline TileSize tile_size(const PellucidMatrix& matrix) {
+  switch (matrix.format) {
+    case kFloat32:
+    case kBfloat16: return {FloatFormat<float>::kRows, FloatFormat<float>::kPanels};
+    default: return {IntegerFormat<true>::kRows, IntegerFormat<true>::kPanels};
+  }
+}
+
+// One piece of work: some panels of one matrix, for all rows.
+template <typename Store>
+void multiply_piece(const PellucidMatrix& matrix, int piece, const Activations& x, int num_rows, const Store& store) {
+  const TileSize size = tile_size(matrix);
+  const int first = piece * size.panels;
+  const int num_panels = std::min(size.panels, divide_up(matrix.outputs, kLanes) - first);
+  const char* panels = static_cast<const char*>(matrix.panels) + int64_t{first} * matrix.panel_bytes;
+  Floats results[kMostTileVectors];
+  for (int row = 0; row < num_rows; row += size.rows) {
+    const int rows = std::min(size.rows, num_rows - row);
+    multiply_tile(matrix, panels, num_panels, x, row, rows, results);
+    for (int i = 0; i < rows; ++i) {
+      for (int panel = 0; panel < num_panels; ++panel) {
+        const int output = (first + panel) * kLanes;
+        store(row + i, output, std::min(kLanes, matrix.outputs - output), with_bias(matrix, output, results[i * num_panels + panel]));
+      }
+    }
+  }
+}
+
+inline int num_pieces(const PellucidMatrix& matrix) {
+  return divide_up(divide_up(matrix.outputs, kLanes), tile_size(matrix).panels);
+}
+
+// A phase of the team: x W^T + bias, a vector of results at a time to `store(row, first output, how many, results)`.
+template <typename Store>
+void multiply(Team& team, const PellucidLinear& linear, const Activations& x, int num_rows, const Store& store) {
+  int total = 0;
+  for (int part = 0; part < linear.num_parts; ++part) total += num_pieces(linear.parts[part]);
+  team.share(total, team.chunk(total), [&](int piece) {
+    const PellucidMatrix* matrix = linear.parts;
+    int first_output = 0;
+    for (int count; piece >= (count = num_pieces(*matrix)); ++matrix) {
+      piece -= count;
+      first_output += matrix->outputs;
+    }
+    multiply_piece(*matrix, piece, x, num_rows, [&](int row, int output, int count, Floats sums) {
+      store(row, first_output + output, count, sums);
+    });
+  });
+}
+
+}  // namespace pellucid

@@ -1,0 +1,58 @@
+"""A decoder's weights as the compiled kernels take them, straight from a checkpoint, a tensor at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from engine_svc.kernels.packing import Format, PackedMatrix, pack
+from engine_svc.models.config import DecoderConfig
+from engine_svc.models.decoder import Decoder
+from engine_svc.weights.checkpoint import Checkpoint, StoredTensor
+from engine_svc.weights.loading import match_weights
+from engine_svc.weights.quantized import QuantizedRows, quantize
+
+DTYPES: Final = {Format.FLOAT32: torch.float32, Format.BFLOAT16: torch.bfloat16, Format.INT8: torch.bfloat16}
+"""What models are loaded as, and the element type of their caches"""
+
+
+@dataclass(frozen=True, slots=True)
+class PackedWeights:
+    """Weights by the names that checkpoints give them; ``decoder`` has these names and the sizes, and no memory."""
+
+    decoder: Decoder
+    format: Format
+    matrices: dict[str, PackedMatrix]
+    vectors: dict[str, Tensor]
+    """float32: norms and biases"""
+
+
+def pack_weights(checkpoint: Checkpoint, config: DecoderConfig, format_: Format, *, lanes: int) -> PackedWeights:
+    """Load as one of ``DTYPES``. Errors as in ``engine_svc.weights.loading.load_weights``.
+
+    With ``INT8``, matrices that are stored in 4 or 8 bits stay as they are, and all others get 8 bits.
+    """
+    with torch.device("meta"):
+        decoder = Decoder(config, DTYPES[format_])
+    weights = PackedWeights(decoder, format_, {}, {})
+    for tensor, _ in match_weights(decoder, checkpoint.tensors(), ignored=decoder.unused_weights):
+        if len(tensor.shape) == 1:
+            weights.vectors[tensor.name] = _floats(tensor, torch.float32)
+        else:
+            weights.matrices[tensor.name] = pack(_matrix(tensor, format_), lanes)
+    return weights
+
+
+def _matrix(tensor: StoredTensor, format_: Format) -> Tensor | QuantizedRows:
+    if format_ is Format.INT8:
+        return tensor.quantized() or quantize(_floats(tensor, torch.float32))
+    return _floats(tensor, DTYPES[format_])
+
+
+def _floats(tensor: StoredTensor, dtype: torch.dtype) -> Tensor:
+    values = torch.empty(tensor.shape, dtype=dtype)
+    tensor.copy_to(values)
+    return values

@@ -1,0 +1,45 @@
+"""In which numbers a model is computed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import torch
+
+from engine_svc.kernels.library import Kernels
+from engine_svc.kernels.packing import Format
+from engine_svc.weights.checkpoint import Checkpoint
+from engine_svc.weights.errors import ModelLoadError
+
+_FLOATS: Final = {torch.float32: Format.FLOAT32, torch.bfloat16: Format.BFLOAT16}
+_DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def resolve_format(dtype: str, quantization: str, checkpoint: Checkpoint, kernels: Kernels | None) -> Format:
+    """What a model's matrices are multiplied as.
+
+    ``dtype`` as in ``resolve_dtype``. ``quantization`` is ``none``, ``int8`` for integers of 8 bits (weights that are
+    stored in 4 stay so), or ``auto``: integers if the weights are stored as such, this processor multiplies them fast
+    and no ``dtype`` was asked for. Raises ``ModelLoadError`` if this machine cannot.
+    """
+    if quantization == "auto":
+        fast = kernels is not None and kernels.fast_integers
+        quantization = "int8" if fast and dtype == "auto" and checkpoint.is_quantized else "none"
+    if quantization == "none":
+        return _FLOATS[resolve_dtype(dtype)]
+    if kernels is None:
+        raise ModelLoadError("quantization int8 needs the compiled kernels, which are not in use")
+    if dtype == "float32":
+        raise ModelLoadError("quantization int8 goes with dtype bfloat16, which is that of the cache, not float32")
+    return Format.INT8
+
+
+def resolve_dtype(name: str) -> torch.dtype:
+    """``auto`` is bfloat16 where the CPU multiplies it in hardware, else float32."""
+    if name == "auto":
+        abilities = torch.cpu.get_capabilities()
+        fast = abilities.get("avx512_bf16") or abilities.get("amx_bf16")
+        return torch.bfloat16 if fast else torch.float32
+    if name not in _DTYPES:
+        raise ModelLoadError(f"dtype {name} is not supported; supported are auto, {', '.join(_DTYPES)}")
+    return _DTYPES[name]

@@ -1,0 +1,127 @@
+"""The compiled forward pass. That it is right for every family stands in tests/numerics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gguf
+import pytest
+import torch
+from torch import Tensor
+
+from engine_svc.attention.cpu import CpuAttention
+from engine_svc.attention.interface import PagedBatch
+from engine_svc.kernels.library import Kernels, load_kernels
+from engine_svc.kernels.packing import Format
+from engine_svc.models.compiled import CompiledDecoder
+from engine_svc.models.config import DecoderConfig, RawConfig
+from engine_svc.models.loading import load_model
+from engine_svc.models.packed_weights import pack_weights
+from engine_svc.models.registry import find_family
+from engine_svc.weights.checkpoint import open_checkpoint
+from engine_svc.weights.errors import ModelLoadError
+from tests.engine_svc import tiny
+
+BLOCK_SIZE = 4
+BLOCKS_EACH = 8
+FORMATS = [Format.FLOAT32, Format.BFLOAT16, Format.INT8]
+
+
+@pytest.fixture
+def kernels() -> Kernels:
+    found = load_kernels()
+    if found is None:
+        pytest.skip("needs a compiler")
+    return found
+
+
+def load(path: Path, format_: Format, kernels: Kernels) -> CompiledDecoder:
+    model = load_model(open_checkpoint(path), format_, kernels).model
+    assert isinstance(model, CompiledDecoder)
+    return model
+
+
+def prompts(model: CompiledDecoder, kernels: Kernels, lengths: list[int]) -> list[Tensor]:
+    """Logits of all tokens of sequences that are computed in one step; sequence i begins with token i."""
+    backend = CpuAttention(
+        model.attention_config, kernels, num_blocks=BLOCKS_EACH * len(lengths), block_size=BLOCK_SIZE
+    )
+    positions = torch.cat([torch.arange(length) for length in lengths])
+    owners = torch.repeat_interleave(torch.tensor(lengths))
+    tables = torch.arange(BLOCKS_EACH * len(lengths), dtype=torch.int32).view(len(lengths), -1)
+    batch = PagedBatch(
+        slot_mapping=tables[owners, positions // BLOCK_SIZE].long() * BLOCK_SIZE + positions % BLOCK_SIZE,
+        query_starts=torch.tensor([0, *torch.tensor(lengths).cumsum(0).tolist()], dtype=torch.int32),
+        context_lens=torch.tensor(lengths, dtype=torch.int32),
+        block_tables=tables,
+    )
+    input_ids = (3 * positions + owners) % model.config.vocab_size
+    hidden = model(input_ids, positions, backend.begin(batch), torch.arange(len(positions)))
+    return list(model.logits(hidden).split(lengths))
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize("num_threads", [1, 2, 3])
+def test_a_sequence_is_the_same_to_the_last_bit_beside_others(
+    tmp_path: Path, kernels: Kernels, format_: Format, num_threads: int
+) -> None:
+    model = load(Path(tiny.save(tiny.random_model(tiny.qwen3()), tmp_path)), format_, kernels)
+    torch.set_num_threads(1)
+    (alone,) = prompts(model, kernels, [13])
+    others = load(tmp_path, format_, kernels)
+    torch.set_num_threads(num_threads)
+
+    together = prompts(others, kernels, [13, 1, 30, 2, 17, 5])
+
+    torch.set_num_threads(1)
+    assert torch.equal(together[0], alone)
+
+
+@pytest.mark.parametrize("stored", [gguf.GGMLQuantizationType.Q4_0, gguf.GGMLQuantizationType.Q4_1])
+def test_stored_integers_stay_as_they_are(tmp_path: Path, kernels: Kernels, stored: gguf.GGMLQuantizationType) -> None:
+    config = tiny.llama(hidden_size=64, intermediate_size=96, head_dim=8)
+    path = Path(tiny.save_gguf(tiny.random_model(config), tmp_path / "tiny.gguf", kind=stored))
+
+    (ours,) = prompts(load(path, Format.INT8, kernels), kernels, [30])
+
+    # Only the activations are rounded further, so what the file says in floats is near.
+    (theirs,) = prompts(load(path, Format.FLOAT32, kernels), kernels, [30])
+    weights = pack_weights(open_checkpoint(path), _config(path), Format.INT8, lanes=kernels.lanes)
+    assert {matrix.format for matrix in weights.matrices.values()} == {Format.INT4}
+    assert (ours - theirs).square().mean().sqrt() < 0.1 * theirs.std()
+
+
+def test_other_weights_get_eight_bits(tmp_path: Path, kernels: Kernels) -> None:
+    path = Path(tiny.save(tiny.random_model(tiny.llama()), tmp_path))
+
+    weights = pack_weights(open_checkpoint(path), _config(path), Format.INT8, lanes=kernels.lanes)
+
+    assert {matrix.format for matrix in weights.matrices.values()} == {Format.INT8}
+    assert all(vector.dtype == torch.float32 for vector in weights.vectors.values())
+
+
+def test_what_a_checkpoint_lacks_is_named(tmp_path: Path, kernels: Kernels) -> None:
+    model = tiny.random_model(tiny.llama())
+    del model.model.layers[1].mlp.down_proj
+    path = Path(tiny.save(model, tmp_path))
+
+    with pytest.raises(ModelLoadError, match=r"model\.layers\.1\.mlp\.down_proj\.weight"):
+        load(path, Format.BFLOAT16, kernels)
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_what_is_no_number_stays_none(tmp_path: Path, kernels: Kernels, format_: Format) -> None:
+    model = tiny.random_model(tiny.llama())
+    with torch.no_grad():
+        model.model.layers[0].mlp.down_proj.weight[3, 5] = torch.inf
+        model.model.layers[0].input_layernorm.weight[2] = torch.nan
+    loaded = load(Path(tiny.save(model, tmp_path)), format_, kernels)
+
+    (logits,) = prompts(loaded, kernels, [3])
+
+    assert not logits.isfinite().any()
+
+
+def _config(path: Path) -> DecoderConfig:
+    config = open_checkpoint(path).config
+    return find_family(config).read_config(RawConfig(config))
