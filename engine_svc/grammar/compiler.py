@@ -28,8 +28,10 @@ from svclib.errors import InvalidRequest, Unsupported
 MAX_COMPILING: Final = 2
 """Constraints that are compiled at once."""
 
-_MAX_LEXER_STATES: Final = 30_000
-"""Of 1 to 2 kB each."""
+_MAX_LEXER_STATES: Final = 120_000
+"""Of half a kB each. A text of bounded length takes nine a character, so it can come to 13,000 characters."""
+_MAX_ITEMS: Final = 10_000
+"""Of the parser at one place; an optional property takes four."""
 _MAX_MESSAGE: Final = 400
 _EXCERPT: Final = re.compile(r"\n +\d+ \| ")
 _PLACE: Final = re.compile(r"^(at )?\d+\(\d+\): ")
@@ -116,7 +118,7 @@ class _ForLlguidance(TokenizerWrapper):
 
 
 def _limits() -> LLParserLimits:
-    return LLParserLimits(max_lexer_states=_MAX_LEXER_STATES, verbose_errors=False)
+    return LLParserLimits(max_items_in_row=_MAX_ITEMS, max_lexer_states=_MAX_LEXER_STATES, verbose_errors=False)
 
 
 def _fault(constraint: Constraint, grammar: str, message: str) -> InvalidRequest:
@@ -128,4 +130,6 @@ def _fault(constraint: Constraint, grammar: str, message: str) -> InvalidRequest
         param = schema_param(grammar, int(found[1])) if constraint.kind == "grammar" else param
     elif constraint.kind != "grammar":
         text = _PLACE.sub("", text)
+    if "oneOf constraints" in text:  # the rest of it advises an option that makes no difference between oneOf and anyOf
+        text = "oneOf is not supported unless at most one branch can match; use anyOf"
     return InvalidRequest(" ".join(text.split())[:_MAX_MESSAGE], param=param)
