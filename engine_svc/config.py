@@ -21,6 +21,7 @@ _FOR_GENERATING: Final = _FOR_SPECULATION | {
     "max_prefill_chunk",
     "max_waiting",
     "num_blocks",
+    "quantization",
     "speculation",
 }
 _FOR_SCRIPTS: Final = frozenset({"simulated_step_ms", "tokenizer"})

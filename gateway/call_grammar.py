@@ -73,5 +73,5 @@ def _quoted(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """A text inside of a Lark regular expression."""
-    return re.escape(text).replace("/", r"\/")
+    """A text inside of a Lark regular expression, which stands on one line."""
+    return re.escape(text).replace("\\\n", r"\n").replace("/", r"\/")

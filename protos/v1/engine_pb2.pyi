@@ -123,7 +123,9 @@ class SamplingParams(_message.Message):
     regex: _builtins.str
     """A text that this regular expression matches as a whole."""
     grammar: _builtins.str
-    """A text of this grammar, in llguidance's Lark dialect or GBNF."""
+    """A text of this grammar, in llguidance's Lark dialect or GBNF. A fault in its first `%json` is named as
+    `grammar.json[0]`, and so on.
+    """
     prompt_logprobs: _builtins.int
     """Report log probabilities and this many alternatives for each prompt token but the first; absent: none. Such a prompt
     is computed whole, whatever is cached. Choice 0 tells them: they end with it.

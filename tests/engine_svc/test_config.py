@@ -88,6 +88,7 @@ def test_a_setting_without_effect_is_an_error(
         ("max_prefill_chunk", "64"),
         ("max_waiting", "5"),
         ("num_blocks", "9"),
+        ("quantization", "int8"),
         ("speculation", "ngram"),
     ],
 )

@@ -17,7 +17,7 @@ from gateway.chat import Tool
 from gateway.peers import CallSyntax
 
 HERMES = CallSyntax("<tool_call>", '\n{"name": "', '", "arguments": ', "}\n</tool_call>", "\n")
-AWKWARD = CallSyntax("[/tool.*+]", ' "\\|é\n', '"/\\', "\t]\\", "|\n")
+AWKWARD = CallSyntax("[/tool\n\t.*+]", ' "\\|é\n', '"/\\', "\t]\\", "|\n")
 """Of every character that means something in a grammar or a regular expression."""
 
 CITY = Tool(
@@ -142,7 +142,7 @@ names = st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True)
 syntax_texts = st.text(alphabet=st.characters(exclude_categories=["Cs", "Cc"], include_characters="\n\t"), max_size=8)
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(names, names, syntax_texts, syntax_texts, syntax_texts, st.text(alphabet="abc{\n", max_size=9))
 def test_any_format_and_any_name(name: str, other: str, opening: str, middle: str, closing: str, text: str) -> None:
     syntax = CallSyntax(f"<{opening}", middle, f"={middle}", f"{closing}>", closing)
@@ -158,7 +158,7 @@ def test_what_means_something_in_a_grammar() -> None:
     grammar = CallGrammar(AWKWARD, TOOLS, several=True)
     made = call("ping", {}, AWKWARD)
     assert matches(grammar.only_calls(), f"{made}{AWKWARD.separator}{made}")
-    assert matches(grammar.calls_in_text(), f"[/tool..+] {made} /")
+    assert matches(grammar.calls_in_text(), f"[/tool\n\t..+] {made} /")
     assert not matches(grammar.calls_in_text(), f"{made[:-1]} /")
 
 
