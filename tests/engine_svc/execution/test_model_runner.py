@@ -123,7 +123,9 @@ def test_speculation_changes_nothing(runner: Runner, options: dict[str, Any]) ->
 
 
 @pytest.mark.usefixtures("kernels")
-@pytest.mark.parametrize("given", [{"dtype": "float32"}, {"dtype": "bfloat16"}, {"quantization": "int8"}], ids=str)
+@pytest.mark.parametrize(
+    "given", [{"dtype": "float32"}, {"dtype": "bfloat16"}, {"dtype": "auto", "quantization": "int8"}], ids=str
+)
 def test_with_the_kernels_speculation_does_not_change_a_bit(folder: str, given: dict[str, Any]) -> None:
     runner = load(folder, **given)
     requests = [*mixed(), *[greedy(prompt, 60, logprobs=2) for prompt in PROMPTS]]
