@@ -113,7 +113,7 @@ class Meal(BaseModel):
 
 class Menu(BaseModel):
     cuisine: Literal["french", "thai"]
-    meals: list[Meal] = Field(max_length=2)
+    meals: list[Meal] = Field(max_length=1)
     note: str | None = Field(max_length=20)
 
 
@@ -305,6 +305,35 @@ def test_tools_of_all_kinds_can_be_forced(simulated: Stack) -> None:
     ]
     for tool_choice in ("required", {"type": "function", "function": {"name": "p0"}}):
         assert simulate(simulated, tools=tools, tool_choice=tool_choice).choices[0].message.content == "fine"
+
+
+@pytest.mark.parametrize(
+    "steps", [["plain text, no call"], ['<tool_call>\n{"name": "ping", "arguments": {}}\n</tool_call>']]
+)
+@pytest.mark.parametrize("tool_choice", ["required", {"type": "function", "function": {"name": "ping"}}])
+def test_a_reason_of_calls_needs_calls(simulated: Stack, steps: list[str], tool_choice: Any) -> None:
+    """A script says what a model with a mask could not."""
+    script = {"simulate": {"steps": steps}}
+    choice = create(
+        simulated, model="simulated", messages=ASK, tools=TOOLS, tool_choice=tool_choice, extra_body=script
+    ).choices[0]
+    made = bool(choice.message.tool_calls)
+    assert made == ("<tool_call>" in steps[0])
+    assert choice.finish_reason == ("tool_calls" if made and tool_choice == "required" else "stop")
+
+
+def test_the_client_parses_strict_calls_in_a_stream(simulated: Stack) -> None:
+    call = '<tool_call>\n{"name": "GetWeather", "arguments": {"city": "Paris", "unit": "celsius"}}\n</tool_call>'
+    with simulated.client().chat.completions.stream(
+        model="simulated", messages=ASK, tools=[pydantic_function_tool(GetWeather)],
+        extra_body={"simulate": {"steps": ["Well. ", *call]}},
+    ) as stream:  # fmt: skip
+        done = [event for event in stream if event.type == "tool_calls.function.arguments.done"]
+        final = stream.get_final_completion().choices[0]
+    assert [(event.name, event.parsed_arguments) for event in done] == [
+        ("GetWeather", GetWeather(city="Paris", unit="celsius"))
+    ]
+    assert (final.message.content, final.finish_reason) == ("Well.", "tool_calls")
 
 
 def test_large_bounds_are_no_trouble(simulated: Stack) -> None:
