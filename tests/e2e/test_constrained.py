@@ -35,12 +35,10 @@ def of_schema(schema: Any, **more: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def calling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """SmolLM2 with a template that shows tools, in the Hermes format."""
+    """SmolLM2 with a template that shows tools, in the Hermes format, and knows thinking."""
     template = tmp_path_factory.mktemp("templates") / "tools.jinja"
     template.write_text(CHAT_TEMPLATE)
-    with running_stack(
-        "--reasoning-parser", "none", TOKENIZER_CHAT_TEMPLATE=str(template), ENGINE_KV_CACHE_MEMORY_MB="128"
-    ) as stack:
+    with running_stack(TOKENIZER_CHAT_TEMPLATE=str(template), ENGINE_KV_CACHE_MEMORY_MB="128") as stack:
         yield stack
 
 
@@ -217,6 +215,19 @@ def test_a_forced_call_that_is_cut_off(calling: Stack) -> None:
         choice = force(calling, tool_choice, max_tokens=8).choices[0]
         assert (choice.finish_reason, choice.message.tool_calls) == ("length", None)
         assert choice.message.content.startswith("<tool_call>")
+
+
+def test_thinking_is_free_before_a_forced_call(calling: Stack) -> None:
+    def think(is_open: bool) -> Any:
+        kwargs = {"thinking": True} if is_open else {"enable_thinking": False}
+        return force(calling, "required", max_tokens=40, n=2, extra_body={"chat_template_kwargs": kwargs}).choices
+
+    for choice in think(is_open=True):
+        assert (choice.finish_reason, choice.message.content, choice.message.tool_calls) == ("length", None, None)
+        assert not choice.message.reasoning_content.startswith("<tool_call>")
+    for choice in think(is_open=False):
+        assert not hasattr(choice.message, "reasoning_content")
+        assert choice.message.tool_calls or choice.message.content.startswith("<tool_call>")
 
 
 class GetWeather(BaseModel):
