@@ -35,12 +35,10 @@ def of_schema(schema: Any, **more: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def calling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """SmolLM2 with a template that shows tools, in the Hermes format."""
+    """SmolLM2 with a template that shows tools, in the Hermes format, and knows thinking."""
     template = tmp_path_factory.mktemp("templates") / "tools.jinja"
     template.write_text(CHAT_TEMPLATE)
-    with running_stack(
-        "--reasoning-parser", "none", TOKENIZER_CHAT_TEMPLATE=str(template), ENGINE_KV_CACHE_MEMORY_MB="128"
-    ) as stack:
+    with running_stack(TOKENIZER_CHAT_TEMPLATE=str(template), ENGINE_KV_CACHE_MEMORY_MB="128") as stack:
         yield stack
 
 
@@ -113,7 +111,7 @@ class Meal(BaseModel):
 
 class Menu(BaseModel):
     cuisine: Literal["french", "thai"]
-    meals: list[Meal] = Field(max_length=2)
+    meals: list[Meal] = Field(max_length=1)
     note: str | None = Field(max_length=20)
 
 
@@ -219,6 +217,19 @@ def test_a_forced_call_that_is_cut_off(calling: Stack) -> None:
         assert choice.message.content.startswith("<tool_call>")
 
 
+def test_thinking_is_free_before_a_forced_call(calling: Stack) -> None:
+    def think(is_open: bool) -> Any:
+        kwargs = {"thinking": True} if is_open else {"enable_thinking": False}
+        return force(calling, "required", max_tokens=40, n=2, extra_body={"chat_template_kwargs": kwargs}).choices
+
+    for choice in think(is_open=True):
+        assert (choice.finish_reason, choice.message.content, choice.message.tool_calls) == ("length", None, None)
+        assert not choice.message.reasoning_content.startswith("<tool_call>")
+    for choice in think(is_open=False):
+        assert not hasattr(choice.message, "reasoning_content")
+        assert choice.message.tool_calls or choice.message.content.startswith("<tool_call>")
+
+
 class GetWeather(BaseModel):
     """The weather in a city."""
 
@@ -305,6 +316,35 @@ def test_tools_of_all_kinds_can_be_forced(simulated: Stack) -> None:
     ]
     for tool_choice in ("required", {"type": "function", "function": {"name": "p0"}}):
         assert simulate(simulated, tools=tools, tool_choice=tool_choice).choices[0].message.content == "fine"
+
+
+@pytest.mark.parametrize(
+    "steps", [["plain text, no call"], ['<tool_call>\n{"name": "ping", "arguments": {}}\n</tool_call>']]
+)
+@pytest.mark.parametrize("tool_choice", ["required", {"type": "function", "function": {"name": "ping"}}])
+def test_a_reason_of_calls_needs_calls(simulated: Stack, steps: list[str], tool_choice: Any) -> None:
+    """A script says what a model with a mask could not."""
+    script = {"simulate": {"steps": steps}}
+    choice = create(
+        simulated, model="simulated", messages=ASK, tools=TOOLS, tool_choice=tool_choice, extra_body=script
+    ).choices[0]
+    made = bool(choice.message.tool_calls)
+    assert made == ("<tool_call>" in steps[0])
+    assert choice.finish_reason == ("tool_calls" if made and tool_choice == "required" else "stop")
+
+
+def test_the_client_parses_strict_calls_in_a_stream(simulated: Stack) -> None:
+    call = '<tool_call>\n{"name": "GetWeather", "arguments": {"city": "Paris", "unit": "celsius"}}\n</tool_call>'
+    with simulated.client().chat.completions.stream(
+        model="simulated", messages=ASK, tools=[pydantic_function_tool(GetWeather)],
+        extra_body={"simulate": {"steps": ["Well. ", *call]}},
+    ) as stream:  # fmt: skip
+        done = [event for event in stream if event.type == "tool_calls.function.arguments.done"]
+        final = stream.get_final_completion().choices[0]
+    assert [(event.name, event.parsed_arguments) for event in done] == [
+        ("GetWeather", GetWeather(city="Paris", unit="celsius"))
+    ]
+    assert (final.message.content, final.finish_reason) == ("Well.", "tool_calls")
 
 
 def test_large_bounds_are_no_trouble(simulated: Stack) -> None:

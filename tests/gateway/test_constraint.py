@@ -7,6 +7,7 @@ import pytest
 from gateway import chat
 from gateway.call_grammar import CallGrammar
 from gateway.constraint import asked_by, constraint_of, fault_of
+from gateway.limits import MAX_CALL_SCHEMAS_CHARS
 from gateway.peers import Constraint
 from svclib.errors import InvalidRequest, Unsupported
 from tests.gateway.test_call_grammar import HERMES
@@ -91,3 +92,16 @@ def test_faults_are_the_clients(param: str, fields: dict[str, Any], expected: st
         assert found.param == expected
         assert found.message.startswith(expected)
         assert found.message.endswith(": too odd")
+
+
+def test_schemas_are_bounded_together() -> None:
+    third = MAX_CALL_SCHEMAS_CHARS // 3
+    large = tuple(chat.Tool(f"f{n}", parameters_json='{"description": "' + "x" * (third - 19) + '"}') for n in range(3))
+    forced = request(tools=large, tool_choice=REQUIRED)
+    assert constraint_of(forced, HERMES)
+    one_more = request(tools=(*large, chat.Tool("g", parameters_json="{}")), tool_choice=REQUIRED)
+    with pytest.raises(InvalidRequest) as caught:
+        constraint_of(one_more, HERMES)
+    assert caught.value.param == "tools"
+    assert constraint_of(request(tools=one_more.tools), HERMES) is None
+    assert constraint_of(request(tools=one_more.tools, tool_choice=NAMED), HERMES)
