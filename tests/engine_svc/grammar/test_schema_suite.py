@@ -53,7 +53,11 @@ def spellings(instance: Any) -> Iterator[str]:
     if isinstance(instance, dict):
         for order in permutations(instance):
             for values in product(*(list(spellings(instance[name])) for name in order)):
-                yield "{" + ",".join(f"{json.dumps(n)}:{v}" for n, v in zip(order, values, strict=True)) + "}"
+                yield (
+                    "{"
+                    + ",".join(f"{json.dumps(n, ensure_ascii=False)}:{v}" for n, v in zip(order, values, strict=True))
+                    + "}"
+                )
     elif isinstance(instance, list):
         for values in product(*(list(spellings(item)) for item in instance)):
             yield "[" + ",".join(values) + "]"
