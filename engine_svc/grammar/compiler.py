@@ -25,10 +25,12 @@ from engine_svc.grammar.token_bytes import TokenBytes, VocabularyError, read_tok
 from engine_svc.request import Constraint, Request
 from engine_svc.weights.source import locate
 from protos.simulated import MODEL_NAME
-from svclib.errors import InvalidRequest, Unsupported
+from svclib.errors import InvalidRequest, Overloaded, Unsupported
 
 MAX_COMPILING: Final = 2
 """Constraints that are compiled at once."""
+MAX_WAITING: Final = 256
+"""Constraints on their way, those that are compiled among them."""
 
 _MAX_LEXER_STATES: Final = 120_000
 """Of half a kB each. A text of bounded length takes nine a character, so it can come to 13,000 characters."""
@@ -49,6 +51,7 @@ class GrammarCompiler:
         self._vocabulary = vocabulary
         self._observe = observe
         self._threads = deep_threads(MAX_COMPILING, "grammar") if vocabulary is not None else None
+        self._num_attaching = 0
 
     @property
     def is_supported(self) -> bool:
@@ -56,11 +59,20 @@ class GrammarCompiler:
         return self._vocabulary is not None
 
     async def attach(self, request: Request) -> Request:
-        """The request with its grammar compiled, if it has a constraint. Raises ``InvalidRequest`` as ``compile``."""
+        """The request with its grammar compiled, if it has a constraint.
+
+        Raises ``InvalidRequest`` as ``compile`` does, and ``Overloaded`` when too many are waiting already.
+        """
         constraint = request.sampling_params.constraint
         if constraint is None:
             return request
-        grammar = await asyncio.wrap_future(self._submit(constraint))
+        if self._num_attaching >= MAX_WAITING:
+            raise Overloaded("too many constraints are waiting to be compiled", retry_after=1.0)
+        self._num_attaching += 1
+        try:
+            grammar = await asyncio.wrap_future(self._submit(constraint))
+        finally:
+            self._num_attaching -= 1
         return replace(request, grammar=replace(grammar, thinking=request.thinking))
 
     def compile(self, constraint: Constraint) -> CompiledGrammar:
