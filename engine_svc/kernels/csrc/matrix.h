@@ -84,7 +84,8 @@ inline Ints add_products(Ints sums, Words weights, uint32_t activations) {
 #endif
 }
 
-// How each format adds up `kRows` rows and `kPanels` panels, all inputs.
+// How each format adds up `kRows` rows and `kPanels` panels, all inputs. Where panels are small,
+// those that come next are fetched meanwhile: they are over before the processor has guessed their streams.
 template <typename T>
 struct FloatFormat {
   static constexpr int kRows = kRegisters >= 32 ? 6 : 3;
@@ -156,11 +157,14 @@ struct IntegerFormat {
   static void multiply(const PellucidMatrix& matrix, const char* words, const Activations& x, int row, int group,
                        Ints (*products)[kNumPanels]) {
     const char* activations = x.data + row * x.stride + group * kGroup;
+    const int64_t next_tile = int64_t{kNumPanels} * matrix.panel_bytes;
     PELLUCID_UNROLL
     for (int vector = 0; vector < kGroupVectors; ++vector) {
       PELLUCID_UNROLL
       for (int panel = 0; panel < kNumPanels; ++panel) {
-        const Words weights = load<Words>(words + int64_t{panel} * matrix.panel_bytes + vector * sizeof(Words));
+        const char* from = words + int64_t{panel} * matrix.panel_bytes + vector * sizeof(Words);
+        __builtin_prefetch(from + next_tile);
+        const Words weights = load<Words>(from);
         if constexpr (kFourBits) {
           const Words first = weights & 0x0f0f0f0f, second = (weights >> 4) & 0x0f0f0f0f;
           PELLUCID_UNROLL
