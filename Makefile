@@ -26,6 +26,7 @@ chat: $(FOR_SERVING) ## talk to what `make serve` started: PORT=8000; ARGS= more
 
 test: $(FOR_DEVELOPING) ## run the whole test suite: ARGS= options for pytest
 	@$(BIN)/python tests/fetch_tokenizers.py
+	@$(BIN)/python -m tests.fetch_schema_suite
 	@$(BUILD_KERNELS)
 	HF_HUB_OFFLINE=1 GOMP_SPINCOUNT=1000 $(BIN)/python -m pytest $(ARGS)
 

@@ -13,6 +13,7 @@ from detokenizer_svc.metrics import DetokenizerMetrics
 from detokenizer_svc.reasoning import REASONING_PARSERS
 from detokenizer_svc.stage import FinishReason, ParserContext, ReasoningState, Tool
 from detokenizer_svc.tools import CALL_SYNTAXES, TOOL_PARSERS
+from detokenizer_svc.tools.call_syntax import CallSyntax
 from detokenizer_svc.vocabulary import Vocabulary
 from protos.v1 import common_pb2
 from protos.v1 import detokenizer_pb2 as pb
@@ -61,8 +62,17 @@ class DetokenizerServicer(pb_grpc.DetokenizerServicer):
             vocab_size=len(self._vocabulary),
             tool_parsers=sorted(TOOL_PARSERS),
             reasoning_parsers=sorted(REASONING_PARSERS),
-            call_syntaxes=[pb.CallSyntax(tool_parser=name, **asdict(syntax)) for name, syntax in CALL_SYNTAXES.items()],
+            call_syntaxes=[self._call_syntax(name, syntax) for name, syntax in CALL_SYNTAXES.items()],
         )
+
+    def _call_syntax(self, parser: str, syntax: CallSyntax) -> pb.CallSyntax:
+        texts: dict[str, str] = asdict(syntax)
+        special = {
+            spelling: token_id
+            for token_id, spelling in self._vocabulary.special.items()
+            if any(spelling in text for text in texts.values())
+        }
+        return pb.CallSyntax(tool_parser=parser, **texts, special_token_ids=special)
 
     async def _format(self, call: FormatCall) -> None:
         """One choice, from its first token to its ending."""

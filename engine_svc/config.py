@@ -11,16 +11,18 @@ from pydantic_settings import SettingsConfigDict
 from protos.simulated import MODEL_NAME
 from svclib.config import ServiceSettings, SettingsError
 
-_FOR_WEIGHTS: Final = frozenset({"dtype", "num_threads", "quantization", "speculation", "task"})
+_FOR_WEIGHTS: Final = frozenset({"deterministic", "dtype", "num_threads", "quantization", "speculation", "task"})
 _FOR_SPECULATION: Final = frozenset({"num_speculative_tokens", "max_speculative_step_tokens"})
 _FOR_GENERATING: Final = _FOR_SPECULATION | {
     "block_size",
+    "deterministic",
     "enable_prefix_caching",
     "kv_cache_memory_mb",
     "max_num_seqs",
     "max_prefill_chunk",
     "max_waiting",
     "num_blocks",
+    "quantization",
     "speculation",
 }
 _FOR_SCRIPTS: Final = frozenset({"simulated_step_ms", "tokenizer"})
@@ -58,6 +60,11 @@ class Settings(ServiceSettings):
     attention_backend: Literal["auto", "reference", "cpu"] = Field(
         default="auto",
         description="who computes attention: compiled kernels (`cpu`), plain torch (`reference`), or what is there",
+    )
+
+    deterministic: bool = Field(
+        default=False,
+        description="compute each token as if it were alone: the same answer whatever runs beside it; slower",
     )
 
     block_size: int = Field(default=16, ge=1, le=1024, description="tokens in one cache block")

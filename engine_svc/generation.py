@@ -31,7 +31,7 @@ class Generation:
     def start(self, sequence: Sequence, now: float) -> None:
         """Note the first choice that was scheduled; the prompt is charged to it alone."""
         self.prefill_start_at = now
-        self.num_cached_tokens = sequence.num_cached_tokens
+        self.num_cached_tokens = min(sequence.num_cached_tokens, sequence.num_prompt_tokens)
 
     def tell(self, choices: list[ChoiceOutput], now: float) -> RequestOutput:
         """The output for the client, after a step or after a choice was stopped."""

@@ -55,6 +55,7 @@ def load_runner(settings: Settings) -> Runner:
         max_num_batched_tokens=settings.max_num_batched_tokens,
         attention_backend=settings.attention_backend,
         quantization=settings.quantization,
+        deterministic=settings.deterministic,
     )
 
 

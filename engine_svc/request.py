@@ -84,6 +84,7 @@ class Request:
 
     ``open_ended`` says that the client set no ``max_tokens`` and got the rest of the context. Requests with different
     ``cache_salt`` never share cached keys and values. ``grammar`` is the compiled constraint, if there is one.
+    ``output_token_ids`` were generated before: the one choice goes on after them as if they were its own.
     """
 
     request_id: str
@@ -95,6 +96,7 @@ class Request:
     open_ended: bool = False
     cache_salt: str = ""
     thinking: Thinking | None = None
+    output_token_ids: tuple[int, ...] = ()
     grammar: Grammar | None = None
 
 

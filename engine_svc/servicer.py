@@ -32,6 +32,7 @@ from engine_svc.validation import (
     MAX_SCRIPT_BYTES,
     check_end_tokens,
     check_prompt,
+    check_resumed,
     check_sampling,
     check_script,
     check_thinking,
@@ -116,6 +117,7 @@ class EngineServicer(engine_pb2_grpc.EngineServicer):
             block_size=capacity.block_size,
             num_blocks=capacity.num_blocks,
             max_num_seqs=self._backend.max_num_seqs,
+            deterministic=info.rows_are_independent,
             tasks=["generate"],
             supports_constraints=self._backend.grammars.is_supported,
         )
@@ -176,6 +178,8 @@ def read_request(message: engine_pb2.GenerateRequest, info: RunnerInfo, capacity
     check_prompt(prompt, info.vocab_size)
     params = _read_sampling(message.sampling_params, max_tokens)
     check_sampling(params, info.vocab_size)
+    output = tuple(message.output_ids)
+    check_resumed(output, params, info.vocab_size)
     eos_token_ids = frozenset(message.eos_token_ids or info.eos_token_ids)
     check_end_tokens(eos_token_ids, info.vocab_size, param="eos_token_ids")
     return Request(
@@ -187,6 +191,7 @@ def read_request(message: engine_pb2.GenerateRequest, info: RunnerInfo, capacity
         arrived_at=time.time(),
         open_ended=asked is None,
         thinking=_read_thinking(message, info.vocab_size) if params.constraint is not None else None,
+        output_token_ids=output,
     )
 
 

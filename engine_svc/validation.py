@@ -71,6 +71,20 @@ def check_sampling(params: SamplingParams, vocab_size: int) -> None:
     _check_logit_bias(params, vocab_size)
 
 
+def check_resumed(output_ids: tuple[int, ...], params: SamplingParams, vocab_size: int) -> None:
+    """Raises ``InvalidRequest`` for output that a request cannot have had before."""
+    if not output_ids:
+        return
+    if params.n != 1:
+        raise InvalidRequest(f"only one choice can be resumed, and n is {params.n}", param="n")
+    if len(output_ids) >= params.max_tokens:
+        raise InvalidRequest(
+            f"there are {len(output_ids)} tokens of output already, and max_tokens is {params.max_tokens}",
+            param="max_tokens",
+        )
+    check_token_ids(output_ids, vocab_size, param="output_ids")
+
+
 def check_end_tokens(token_ids: frozenset[int], vocab_size: int, *, param: str) -> None:
     """Raises ``InvalidRequest`` for too many ids or ones that the model does not know."""
     if len(token_ids) > MAX_END_TOKENS:

@@ -37,22 +37,39 @@ class CallGrammar:
 
     def calls_in_text(self) -> str:
         """Any text, in which whatever begins a call must be one."""
+        opening = self.syntax.opening
         start = "start: (until_call call)* text" if self.several else "start: until_call call | text"
-        until_call = rf"until_call[lazy]: /(.|\n)*{_escaped(self.syntax.opening)}/"
-        return _grammar(start, until_call, r"text: /(.|\n)*/", *self._call())
+        ways = ["until_spelled", f"text {self._spelled(opening)}"] if self._has_special(opening) else ["until_spelled"]
+        until_call = f"until_call: {' | '.join(ways)}"
+        until_spelled = rf"until_spelled[lazy]: /(.|\n)*{_escaped(opening)}/"
+        return _grammar(start, until_call, until_spelled, r"text: /(.|\n)*/", *self._call())
 
     def _calls(self) -> Iterator[str]:
-        opening = _quoted(self.syntax.opening)
-        more = f" ({_quoted(self.syntax.separator + self.syntax.opening)} call)*" if self.several else ""
+        opening = self._spelled(self.syntax.opening)
+        more = f" ({self._spelled(self.syntax.separator + self.syntax.opening)} call)*" if self.several else ""
         yield f"calls: {opening} call{more}"
 
     def _call(self) -> Iterator[str]:
         """A call behind its opening."""
         functions = " | ".join(f"function_{number}" for number in range(len(self.tools)))
-        yield f"call: {_quoted(self.syntax.before_name)} ({functions}) {_quoted(self.syntax.closing)}"
+        yield f"call: {self._spelled(self.syntax.before_name)} ({functions}) {self._spelled(self.syntax.closing)}"
+        before_arguments = self._spelled(self.syntax.before_arguments)
         for number, tool in enumerate(self.tools):
-            yield f"function_{number}: {_quoted(tool.name + self.syntax.before_arguments)} arguments_{number}"
+            yield f"function_{number}: {_quoted(tool.name)} {before_arguments} arguments_{number}"
             yield f"arguments_{number}: %json {_arguments(tool)}"
+
+    def _spelled(self, text: str) -> str:
+        """A text of the format, with special tokens where the vocabulary has them."""
+        token_ids = dict(self.syntax.special_tokens)
+        if not self._has_special(text):
+            return _quoted(text)
+        pieces = re.split(f"({'|'.join(map(re.escape, token_ids))})", text)
+        return " ".join(
+            f"<[{token_ids[piece]}]>" if piece in token_ids else _quoted(piece) for piece in pieces if piece
+        )
+
+    def _has_special(self, text: str) -> bool:
+        return any(spelling in text for spelling, _ in self.syntax.special_tokens)
 
 
 def _arguments(tool: Tool) -> str:
@@ -73,5 +90,5 @@ def _quoted(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """A text inside of a Lark regular expression."""
-    return re.escape(text).replace("/", r"\/")
+    """A text inside of a Lark regular expression, which stands on one line."""
+    return re.escape(text).replace("\\\n", r"\n").replace("/", r"\/")

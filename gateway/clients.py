@@ -324,7 +324,14 @@ def _reasoning_tags(tags: tokenizer_pb2.ReasoningTags) -> ReasoningTags:
 
 
 def _call_syntax(syntax: detokenizer_pb2.CallSyntax) -> CallSyntax:
-    return CallSyntax(syntax.opening, syntax.before_name, syntax.before_arguments, syntax.closing, syntax.separator)
+    return CallSyntax(
+        syntax.opening,
+        syntax.before_name,
+        syntax.before_arguments,
+        syntax.closing,
+        syntax.separator,
+        tuple(syntax.special_token_ids.items()),
+    )
 
 
 def _constrain(message: engine_pb2.GenerateRequest, constraint: Constraint, thinking: Thinking | None) -> None:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from gateway.call_grammar import CallGrammar
 from gateway.chat import ChatRequest, Tool
+from gateway.limits import MAX_CALL_SCHEMAS_CHARS
 from gateway.peers import CallSyntax, Constraint
+from svclib.errors import InvalidRequest
+
+_SCHEMA: Final = re.compile(r"grammar\.json\[(\d+)\]")
+_RESPONSE_SCHEMA: Final = "response_format.json_schema.schema"
 
 
 def asked_by(request: ChatRequest) -> str:
@@ -17,15 +25,49 @@ def asked_by(request: ChatRequest) -> str:
 
 
 def constraint_of(request: ChatRequest, syntax: CallSyntax | None) -> Constraint | None:
-    """None: any output will do. ``syntax`` is how calls are written, and is there if tools are."""
+    """None: any output will do. ``syntax`` is how calls are written, and is there if tools are.
+
+    Raises ``InvalidRequest`` for tools that are too much to be made into one.
+    """
     if not asked_by(request):
         return None
     if request.tools:
         assert syntax is not None
+        _check_size(request)
         return Constraint("grammar", _grammar(request, CallGrammar(syntax, _allowed(request), _several(request))))
     assert request.response_format is not None
     schema = request.response_format.schema_json
     return Constraint("json_object") if schema is None else Constraint("json_schema", schema)
+
+
+def fault_of(error: InvalidRequest, request: ChatRequest) -> InvalidRequest:
+    """What the engine says of a constraint, said of the client's field."""
+    param, place = asked_by(request), ""
+    if number := _SCHEMA.fullmatch(error.param or ""):
+        param, place = _schema_of(int(number[1]), request)
+    elif error.param == "json_schema":
+        place = _RESPONSE_SCHEMA
+    return type(error)(f"{place or param}: {error.message}", param=param)
+
+
+def _schema_of(number: int, request: ChatRequest) -> tuple[str, str]:
+    """Field and place of one of the schemas in a grammar of calls, where that of the content is the last."""
+    allowed = _allowed(request)
+    if number >= len(allowed):
+        return "response_format", _RESPONSE_SCHEMA
+    param = f"tools[{request.tools.index(allowed[number])}].function.parameters"
+    return param, param
+
+
+def _check_size(request: ChatRequest) -> None:
+    """Before time is spent on them; the engine, too, limits what it compiles."""
+    size = sum(len(tool.parameters_json or "") for tool in _allowed(request))
+    if size > MAX_CALL_SCHEMAS_CHARS:
+        raise InvalidRequest(
+            f"{asked_by(request)} cannot hold for tools whose parameters are longer than {MAX_CALL_SCHEMAS_CHARS} "
+            "characters together",
+            param="tools",
+        )
 
 
 def _asked_by_tools(request: ChatRequest) -> str:

@@ -31,6 +31,8 @@ MAX_NAME_CHARS: Final = 256
 MAX_DESCRIPTION_CHARS: Final = 16 * 1024
 MAX_SCHEMA_BYTES: Final = 64 * 1024
 """The parameters of one tool, as JSON."""
+MAX_CALL_SCHEMAS_CHARS: Final = 192 * 1024
+"""The parameters of all tools that a constraint is about, as JSON."""
 MAX_TEMPLATE_KWARGS_BYTES: Final = 64 * 1024
 
 MAX_CHOICES: Final = 128

@@ -44,6 +44,8 @@ class CallSyntax:
     before_arguments: str
     closing: str
     separator: str
+    special_tokens: tuple[tuple[str, int], ...] = ()
+    """Spelling and id of each."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from typing import TypeAlias, TypeVar
 from gateway.balancer import Balancer
 from gateway.chat import ChatRequest
 from gateway.clients import DetokenizerClient, Formatting, TokenizerClient
-from gateway.constraint import asked_by
+from gateway.constraint import fault_of
 from gateway.merge import Merge
 from gateway.metrics import GatewayMetrics
 from gateway.model import Model, ParserChoice
@@ -147,6 +147,8 @@ class Pipeline:
                 async with engine.client.generate(request, prompt, options, opening) as generation:
                     yield generation
             except InvalidRequest as error:
+                if options.constraint is not None and (error.param or "").startswith(options.constraint.kind):
+                    raise fault_of(error, request) from None
                 error.param = _as_client_spells(error.param, request)
                 raise
 
@@ -206,8 +208,6 @@ def _as_client_spells(param: str | None, request: ChatRequest) -> str | None:
             return request.max_tokens_param
         case "logprobs":
             return "top_logprobs"
-        case "json_object" | "json_schema" | "grammar":
-            return asked_by(request)
     return param
 
 

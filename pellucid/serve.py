@@ -98,6 +98,15 @@ def serve(
             envvar="ENGINE_KV_CACHE_MEMORY_MB", help="Memory for keys and values, MiB.", rich_help_panel=_ENGINE_PANEL
         ),
     ] = None,
+    deterministic: Annotated[
+        bool | None,
+        typer.Option(
+            envvar="ENGINE_DETERMINISTIC",
+            help="The same answer to a request, whatever else runs; slower.",
+            show_default="no",
+            rich_help_panel=_ENGINE_PANEL,
+        ),
+    ] = None,
 ) -> None:
     """Start all four services on this machine, watch them, and stop them with Ctrl-C.
 
@@ -118,6 +127,7 @@ def serve(
             "max_num_seqs": max_num_seqs,
             "max_num_batched_tokens": max_num_batched_tokens,
             "kv_cache_memory_mb": kv_cache_memory_mb,
+            "deterministic": deterministic,
         },
     )
     stack = build(options, os.environ)

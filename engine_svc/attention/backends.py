@@ -17,14 +17,19 @@ _HOW: Final = "python -m engine_svc.kernels.build"
 log = structlog.get_logger(__name__)
 
 
-def create_backend(name: str, config: AttentionConfig, *, num_blocks: int, block_size: int) -> AttentionBackend:
+def create_backend(
+    name: str, config: AttentionConfig, *, num_blocks: int, block_size: int, independent_rows: bool = False
+) -> AttentionBackend:
     """``reference``, ``cpu``, or ``auto`` for ``cpu`` where its kernels are built and ``reference`` elsewhere.
 
-    Raises ``ModelLoadError`` when ``cpu`` is asked for and not there.
+    With ``independent_rows`` what a token gets depends on its own sequence alone, to the last bit. Raises
+    ``ModelLoadError`` when ``cpu`` is asked for and not there.
     """
     kernels = find_kernels(name)
     if kernels is None:
-        return ReferenceAttention(config, num_blocks=num_blocks, block_size=block_size)
+        return ReferenceAttention(
+            config, num_blocks=num_blocks, block_size=block_size, independent_rows=independent_rows
+        )
     return CpuAttention(config, kernels, num_blocks=num_blocks, block_size=block_size)
 
 

@@ -24,9 +24,14 @@ _MAX_QUERIES: Final = 128
 class ReferenceAttention:
     """The reference backend (see ``engine_svc.attention.interface.AttentionBackend``)."""
 
-    def __init__(self, config: AttentionConfig, *, num_blocks: int, block_size: int) -> None:
+    def __init__(
+        self, config: AttentionConfig, *, num_blocks: int, block_size: int, independent_rows: bool = False
+    ) -> None:
+        """With ``independent_rows`` each token is attended by calls of its own, the same whatever is around it."""
         self.config = config
         self.block_size = block_size
+        self.max_queries = 1 if independent_rows else _MAX_QUERIES
+        self.attention = _summed_attention if independent_rows else _attention
         shape = (num_blocks * block_size, 2, config.num_kv_heads, config.head_dim)
         self.cache = [torch.empty(shape, dtype=config.dtype) for _ in range(config.num_layers)]
         """For each layer, keys and values side by side so that one gather fetches both."""
@@ -38,8 +43,8 @@ class ReferenceAttention:
 
     def _spans(self, start: int, end: int, context_len: int, table: Tensor) -> Iterator[_Span]:
         """One sequence's tokens ``start`` to ``end``, cut so that few see keys that are masked anyway."""
-        for first in range(start, end, _MAX_QUERIES):
-            last = min(first + _MAX_QUERIES, end)
+        for first in range(start, end, self.max_queries):
+            last = min(first + self.max_queries, end)
             num_keys = context_len - (end - last)
             yield _Span(first, last, num_keys, table[: -(-num_keys // self.block_size)])
 
@@ -93,7 +98,7 @@ class ReferenceStep:
         # Heads of one key head together: [kv_heads, queries, group, head_dim]
         grouped = query.view(num_queries, len(keys), -1, head_dim).transpose(0, 1)
         stacked = grouped.reshape(len(keys), -1, head_dim)
-        out = _attention(stacked, keys, values, span.bias(config, config.windows[layer]), config)
+        out = self.backend.attention(stacked, keys, values, span.bias(config, config.windows[layer]), config)
         return out.view(grouped.shape).transpose(0, 1).reshape(num_queries, num_heads, head_dim)
 
 
@@ -106,3 +111,14 @@ def _attention(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None,
     scores = softcap(query @ keys.transpose(-1, -2) * scale, config.softcap)
     weights = (scores if bias is None else scores + bias).softmax(-1, dtype=torch.float32)
     return weights.to(query.dtype) @ values
+
+
+def _summed_attention(
+    query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, config: AttentionConfig
+) -> Tensor:
+    """The same from plain sums in float32: a library's products choose their order of summing by sizes and threads."""
+    scale = config.head_dim**-0.5 if config.scale is None else config.scale
+    products = query.float()[:, :, None] * keys.float()[:, None]  # [kv_heads, queries, keys, head_dim]
+    scores = softcap(products.sum(-1) * scale, config.softcap)
+    weights = (scores if bias is None else scores + bias).softmax(-1)
+    return (weights[..., None] * values.float()[:, None]).sum(-2).to(query.dtype)

@@ -1,7 +1,8 @@
 """Computes embeddings in flat passes: texts of any lengths side by side, and nothing for padding.
 
-A text's vector depends on the others in its pass by rounding only: attention and pooling look at its own tokens, but
-how a matrix product is cut into pieces depends on the number of rows.
+Where the compiled kernels compute, a text's vector does not depend on the others in its pass. In plain torch it does by
+rounding only: attention and pooling look at its own tokens, but how a matrix product is cut into pieces depends on the
+number of rows.
 """
 
 from __future__ import annotations

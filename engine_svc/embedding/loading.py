@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Final, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
+from engine_svc.attention.backends import find_kernels
 from engine_svc.embedding.embedder import Embedder
+from engine_svc.embedding.headless import Headless, with_head
 from engine_svc.embedding.interface import EmbedderInfo, Pooling
 from engine_svc.embedding.sentence_transformers import is_stated, read_stated_use
 from engine_svc.embedding.token_vectors import DecoderVectors, EncoderVectors, TokenVectors
+from engine_svc.models.causal_lm import CausalLM
 from engine_svc.models.config import RawConfig
-from engine_svc.models.decoder import Decoder
 from engine_svc.models.encoder import Encoder
 from engine_svc.models.encoders import ENCODERS, EncoderFamily, find_encoder
-from engine_svc.models.precision import resolve_dtype
-from engine_svc.models.registry import FAMILIES, Family, find_family
+from engine_svc.models.loading import load_model
+from engine_svc.models.precision import resolve_dtype, resolve_format
+from engine_svc.models.registry import reason_against_native
 from engine_svc.weights.checkpoint import Checkpoint, open_checkpoint
 from engine_svc.weights.errors import ModelLoadError
 from engine_svc.weights.loading import load_weights
@@ -24,9 +27,6 @@ from engine_svc.weights.renaming import renamed
 from engine_svc.weights.source import locate
 
 Task = Literal["auto", "generate", "embed"]
-
-_BELOW_THE_HEAD: Final = "model."
-_HEAD: Final = "lm_head."
 
 
 def is_for_embedding(model: str, task: Task) -> bool:
@@ -41,7 +41,7 @@ def is_for_embedding(model: str, task: Task) -> bool:
     if not path.is_dir():
         return False
     architectures = [str(name) for name in open_checkpoint(path).config.get("architectures") or []]
-    only_embeds = any(name in ENCODERS or _with_head(name) != name for name in architectures)
+    only_embeds = any(name in ENCODERS or with_head(name) != name for name in architectures)
     if only_embeds and task == "generate":
         raise ModelLoadError(f"{', '.join(architectures)} embeds and cannot generate")
     return task == "auto" and (only_embeds or is_stated(path))
@@ -68,80 +68,80 @@ def load_embedder(
         torch.set_num_threads(num_threads)
     path = locate(model)
     stated = read_stated_use(path)
-    network = _load(open_checkpoint(path), dtype)
-    config = network.module.config
+    network = _load(open_checkpoint(path), dtype, attention_backend)
+    longest = _model_len(max_model_len, stated.max_seq_length, network.longest)
+    vectors = _token_vectors(network.model, attention_backend, longest, max_num_batched_tokens)
     info = EmbedderInfo(
         model_path=model,
         model_type=network.model_type,
-        dtype=str(network.module.dtype).removeprefix("torch."),
-        vocab_size=config.vocab_size,
-        max_model_len=_model_len(max_model_len, stated.max_seq_length, config.max_position_embeddings),
-        embedding_dim=config.hidden_size,
+        dtype=network.dtype,
+        vocab_size=network.vocab_size,
+        max_model_len=longest,
+        embedding_dim=_embedding_dim(vectors),
         pooling=stated.pooling or network.pooling,
         max_num_batched_tokens=max_num_batched_tokens,
     )
-    return Embedder(_token_vectors(network.module, info, attention_backend), info)
+    return Embedder(vectors, info)
 
 
 @dataclass(frozen=True, slots=True)
 class _Network:
-    """A model with its weights, and how it is pooled when nobody says."""
+    """A model with its weights, and how it is pooled when nobody says. ``longest`` is in tokens."""
 
-    module: Encoder | Decoder
+    model: Encoder | CausalLM
     model_type: str
+    dtype: str
+    vocab_size: int
+    longest: int
     pooling: Pooling
 
 
-def _load(checkpoint: Checkpoint, dtype: str) -> _Network:
-    if (encoder := find_encoder(checkpoint.config)) is not None:
-        return _load_encoder(checkpoint, encoder, torch.float32 if dtype == "auto" else resolve_dtype(dtype))
-    architectures = [_with_head(str(name)) for name in checkpoint.config.get("architectures") or []]
-    if not any(name in FAMILIES for name in architectures):
-        raise ModelLoadError(
-            f"architecture {', '.join(architectures) or 'none given'} is not supported for embedding; "
-            f"supported are {', '.join((*ENCODERS, *FAMILIES))}"
-        )
-    return _load_decoder(checkpoint, find_family({"architectures": architectures}), resolve_dtype(dtype))
-
-
-def _load_encoder(checkpoint: Checkpoint, family: EncoderFamily, dtype: torch.dtype) -> _Network:
-    encoder = Encoder(family.read_config(RawConfig(checkpoint.config)), dtype)
-    load_weights(encoder, renamed(checkpoint.tensors(), family.name), ignored=Encoder.unused_weights)
-    return _Network(encoder, family.model_type, "mean")
-
-
-def _load_decoder(checkpoint: Checkpoint, family: Family, dtype: torch.dtype) -> _Network:
+def _load(checkpoint: Checkpoint, dtype: str, attention_backend: str) -> _Network:
+    if (family := find_encoder(checkpoint.config)) is not None:
+        if attention_backend == "cpu":
+            raise ModelLoadError("attention backend cpu is for decoders; encoders are computed by plain torch")
+        return _load_encoder(checkpoint, family, torch.float32 if dtype == "auto" else resolve_dtype(dtype))
     raw = RawConfig(checkpoint.config)
     raw.only("is_causal", True)
     raw.only("use_bidirectional_attention", False)
-    # Tied, it has no output matrix of its own.
-    decoder = Decoder(replace(family.read_config(raw), tie_word_embeddings=True), dtype)
-    load_weights(decoder, renamed(checkpoint.tensors(), _decoder_name), ignored=decoder.unused_weights)
-    return _Network(decoder, family.model_type, "last")
+    return _load_decoder(Headless(checkpoint), dtype, attention_backend)
 
 
-def _with_head(architecture: str) -> str:
-    """The name of the whole model of a known family, whether its output matrix was saved with it or not."""
-    whole = architecture.removesuffix("Model") + "ForCausalLM"
-    return whole if whole in FAMILIES else architecture
+def _load_encoder(checkpoint: Checkpoint, family: EncoderFamily, dtype: torch.dtype) -> _Network:
+    config = family.read_config(RawConfig(checkpoint.config))
+    encoder = Encoder(config, dtype)
+    load_weights(encoder, renamed(checkpoint.tensors(), family.name), ignored=Encoder.unused_weights)
+    name = str(dtype).removeprefix("torch.")
+    return _Network(encoder, family.model_type, name, config.vocab_size, config.max_position_embeddings, "mean")
 
 
-def _decoder_name(stored: str) -> str | None:
-    """What was saved without the output matrix lacks the prefix of what is below it."""
-    if stored.startswith(_HEAD):
-        return None
-    return _BELOW_THE_HEAD + stored.removeprefix(_BELOW_THE_HEAD)
+def _load_decoder(checkpoint: Headless, dtype: str, attention_backend: str) -> _Network:
+    """Of a native family: transformers computes others up to their logits only."""
+    if (reason := reason_against_native(checkpoint.config)) is not None:
+        raise ModelLoadError(f"no embedding with this model: {reason}. Supported encoders: {', '.join(ENCODERS)}")
+    kernels = find_kernels(attention_backend)
+    format_ = resolve_format(dtype, "none", checkpoint, kernels)
+    loaded = load_model(checkpoint, format_, kernels)
+    name = format_.name.lower()
+    return _Network(loaded.model, loaded.model_type, name, loaded.vocab_size, loaded.max_position_embeddings, "last")
 
 
-def _token_vectors(module: Encoder | Decoder, info: EmbedderInfo, attention_backend: str) -> TokenVectors:
-    if isinstance(module, Encoder):
-        return EncoderVectors(module)
+def _token_vectors(
+    model: Encoder | CausalLM, attention_backend: str, longest: int, max_num_batched_tokens: int
+) -> TokenVectors:
+    if isinstance(model, Encoder):
+        return EncoderVectors(model)
     return DecoderVectors(
-        module,
+        model,
         backend=attention_backend,
-        max_num_tokens=max(info.max_num_batched_tokens, info.max_model_len),
-        max_num_texts=info.max_num_batched_tokens,
+        max_num_tokens=max(longest, max_num_batched_tokens),
+        max_num_texts=max_num_batched_tokens,
     )
+
+
+@torch.inference_mode()
+def _embedding_dim(vectors: TokenVectors) -> int:
+    return vectors(torch.zeros(1, dtype=torch.int64), [1]).shape[1]
 
 
 def _model_len(wanted: int | None, stated: int | None, limit: int) -> int:

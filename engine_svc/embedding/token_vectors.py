@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import accumulate
 from typing import Final, Protocol
 
@@ -12,8 +11,8 @@ from torch import Tensor
 
 from engine_svc.attention.backends import create_backend
 from engine_svc.attention.bidirectional import WholeSequences
-from engine_svc.attention.interface import AttentionStep, PagedBatch
-from engine_svc.models.decoder import Decoder
+from engine_svc.attention.interface import PagedBatch
+from engine_svc.models.causal_lm import CausalLM
 from engine_svc.models.encoder import Encoder
 
 _BLOCK_SIZE: Final = 16
@@ -38,41 +37,21 @@ class EncoderVectors:
 
 
 class DecoderVectors:
-    """Each token sees those before it, and no other pass or layer reads its keys.
+    """Each token sees those before it. ``max_num_tokens`` and ``max_num_texts`` are those of a pass.
 
-    So the cache of a single layer serves all layers that have the same window. ``max_num_tokens`` and
-    ``max_num_texts`` are those of a pass; ``backend`` as in ``engine_svc.attention.backends``.
+    ``backend`` as in ``engine_svc.attention.backends``. Its cache is for one pass; what no pass has needed yet takes no
+    memory.
     """
 
-    def __init__(self, decoder: Decoder, *, backend: str, max_num_tokens: int, max_num_texts: int) -> None:
-        self._model = decoder.model
-        config = decoder.attention_config
-        self._windows = config.windows
+    def __init__(self, model: CausalLM, *, backend: str, max_num_tokens: int, max_num_texts: int) -> None:
+        self._model = model
         # Every text begins a block of its own.
         num_blocks = max_num_tokens // _BLOCK_SIZE + max_num_texts
-        self._backends = {
-            window: create_backend(
-                backend, replace(config, windows=(window,)), num_blocks=num_blocks, block_size=_BLOCK_SIZE
-            )
-            for window in dict.fromkeys(config.windows)
-        }
+        self._attention = create_backend(backend, model.attention_config, num_blocks=num_blocks, block_size=_BLOCK_SIZE)
 
     def __call__(self, input_ids: Tensor, lengths: Sequence[int]) -> Tensor:
-        batch = _whole_texts(lengths)
-        steps = {window: backend.begin(batch) for window, backend in self._backends.items()}
-        attention = _EveryLayer([steps[window] for window in self._windows])
-        vectors: Tensor = self._model.norm(self._model(input_ids, _positions(lengths), attention))
-        return vectors
-
-
-class _EveryLayer:
-    """See ``engine_svc.attention.interface.AttentionStep``. Each layer has a step for one layer."""
-
-    def __init__(self, steps: Sequence[AttentionStep]) -> None:
-        self._steps = steps
-
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        return self._steps[layer].attend(0, query, key, value)
+        attention = self._attention.begin(_whole_texts(lengths))
+        return self._model(input_ids, _positions(lengths), attention, torch.arange(len(input_ids)))
 
 
 def _positions(lengths: Sequence[int]) -> Tensor:

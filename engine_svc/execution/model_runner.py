@@ -14,6 +14,7 @@ from engine_svc.execution.runner import Runner, RunnerInfo, ScheduledSequence
 from engine_svc.execution.sampler import Sampler
 from engine_svc.execution.step import prepare
 from engine_svc.models.causal_lm import CausalLM
+from engine_svc.models.independent_rows import make_rows_independent
 from engine_svc.models.loading import load_model
 from engine_svc.models.precision import resolve_format
 from engine_svc.request import Sampled
@@ -81,13 +82,15 @@ def load_model_runner(
     max_num_batched_tokens: int,
     attention_backend: str,
     quantization: str = "auto",
+    deterministic: bool = False,
 ) -> Runner:
     """Load a model from a folder, a .gguf file or a Hugging Face id.
 
     ``dtype`` and ``quantization`` as in ``engine_svc.models.precision.resolve_format``. ``max_model_len`` of
     None takes the model's own limit. The cache has ``num_blocks`` blocks, or as many as fit ``kv_cache_bytes``.
-    ``num_threads`` of None leaves torch's choice. ``attention_backend`` as in ``engine_svc.attention.backends``. Raises
-    ``ModelLoadError`` if the model or these numbers will not do.
+    ``num_threads`` of None leaves torch's choice. ``attention_backend`` as in ``engine_svc.attention.backends``. With
+    ``deterministic`` what a request gets depends on nothing but the request. Raises ``ModelLoadError`` if the model or
+    these settings will not do.
     """
     if num_threads is not None:
         torch.set_num_threads(num_threads)
@@ -96,6 +99,8 @@ def load_model_runner(
     format_ = resolve_format(dtype, quantization, checkpoint, kernels)
     loaded = load_model(checkpoint, format_, kernels)
     decoder = loaded.model
+    if deterministic and not loaded.rows_are_independent:
+        make_rows_independent(decoder)
     blocks = num_blocks or _blocks_that_fit(decoder.attention_config, block_size, kv_cache_bytes)
     info = RunnerInfo(
         model_path=model,
@@ -105,9 +110,15 @@ def load_model_runner(
         max_model_len=_model_len(max_model_len, loaded.max_position_embeddings),
         num_blocks=blocks,
         eos_token_ids=checkpoint.eos_token_ids,
-        rows_are_independent=loaded.rows_are_independent,
+        rows_are_independent=loaded.rows_are_independent or deterministic,
     )
-    attention = create_backend(attention_backend, decoder.attention_config, num_blocks=blocks, block_size=block_size)
+    attention = create_backend(
+        attention_backend,
+        decoder.attention_config,
+        num_blocks=blocks,
+        block_size=block_size,
+        independent_rows=deterministic,
+    )
     return ModelRunner(decoder, attention, info, block_size=block_size, max_num_batched_tokens=max_num_batched_tokens)
 
 

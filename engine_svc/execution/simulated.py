@@ -72,11 +72,23 @@ class _Answer:
         self._params = request.sampling_params
         self._script = request.script or Script(steps=())
         self._num_steps = len(self._script.steps) * self._script.repeat
-        self._num_played = 0
+        self._num_played, self._num_said = self._find(len(request.output_token_ids))
         self._due_at = now + self._script.delay
         self._text = _FixedText(request, sequence.index)
         self._eos = min(request.eos_token_ids, default=None)
         self._vocab_size = info.vocab_size
+
+    def _find(self, num_tokens: int) -> tuple[int, int]:
+        """Where a resumed script stands that has said so many tokens: how many steps are over, and what of the next."""
+        if not num_tokens:
+            return 0, 0
+        lengths = [len(step) for step in self._script.steps]
+        rounds = min(self._script.repeat, num_tokens // sum(lengths)) if any(lengths) else self._script.repeat
+        num_played, num_tokens = rounds * len(lengths), num_tokens - rounds * sum(lengths)
+        while num_played < self._num_steps and lengths[num_played % len(lengths)] <= num_tokens:
+            num_tokens -= lengths[num_played % len(lengths)]
+            num_played += 1
+        return num_played, num_tokens
 
     def next(self, now: float) -> Sampled:
         """The next step, or nothing if it is not due yet."""
@@ -89,8 +101,8 @@ class _Answer:
         return self._say((self._text[self._sequence.num_output_tokens],))
 
     def _play(self, now: float) -> Sampled:
-        token_ids = self._script.steps[self._num_played % len(self._script.steps)]
-        self._num_played += 1
+        token_ids = self._script.steps[self._num_played % len(self._script.steps)][self._num_said :]
+        self._num_played, self._num_said = self._num_played + 1, 0
         if self._num_played < self._num_steps:
             self._due_at = now + self._script.delay
             return self._say(token_ids, resume_at=self._due_at)

@@ -18,7 +18,7 @@ import structlog
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
 from engine_svc.grammar.matcher import CompiledGrammar, Vocabulary
-from engine_svc.grammar.source import grammar_of
+from engine_svc.grammar.source import grammar_of, schema_param
 from engine_svc.grammar.token_bytes import TokenBytes, VocabularyError, read_token_bytes, simulated_tokens
 from engine_svc.request import Constraint, Request
 from engine_svc.weights.source import locate
@@ -28,11 +28,14 @@ from svclib.errors import InvalidRequest, Unsupported
 MAX_COMPILING: Final = 2
 """Constraints that are compiled at once."""
 
-_MAX_LEXER_STATES: Final = 30_000
-"""Of 1 to 2 kB each."""
+_MAX_LEXER_STATES: Final = 120_000
+"""Of half a kB each. A text of bounded length takes nine a character, so it can come to 13,000 characters."""
+_MAX_ITEMS: Final = 10_000
+"""Of the parser at one place; an optional property takes four."""
 _MAX_MESSAGE: Final = 400
 _EXCERPT: Final = re.compile(r"\n +\d+ \| ")
 _PLACE: Final = re.compile(r"^(at )?\d+\(\d+\): ")
+_SCHEMA_FAULT: Final = re.compile(r"at (\d+)\(\d+\): failed to compile JSON schema: ")
 
 log = structlog.get_logger(__name__)
 
@@ -60,13 +63,17 @@ class GrammarCompiler:
         return replace(request, grammar=replace(grammar, thinking=request.thinking))
 
     def compile(self, constraint: Constraint) -> CompiledGrammar:
-        """Raises ``InvalidRequest`` naming the constraint's kind, if it is wrong, too large or not supported."""
+        """Raises ``InvalidRequest`` naming the constraint's kind, if it is wrong, too large or not supported.
+
+        A fault in a schema within a grammar is named as ``grammar.json[0]``.
+        """
         if self._vocabulary is None:
             raise Unsupported("this model has no tokenizer beside it, which constraints need", param=constraint.kind)
         started = perf_counter()
-        parser = LLMatcher(self._vocabulary.compiled, grammar_of(constraint), limits=_limits(), log_level=0)
+        grammar = grammar_of(constraint)
+        parser = LLMatcher(self._vocabulary.compiled, grammar, limits=_limits(), log_level=0)
         if parser.is_error():
-            raise InvalidRequest(_reason(constraint, parser.get_error()), param=constraint.kind)
+            raise _fault(constraint, grammar, parser.get_error())
         beginnings = self._vocabulary.mask(parser.compute_bitmask())
         self._observe(perf_counter() - started)
         if parser.is_error() or not beginnings.any():
@@ -111,13 +118,18 @@ class _ForLlguidance(TokenizerWrapper):
 
 
 def _limits() -> LLParserLimits:
-    return LLParserLimits(max_lexer_states=_MAX_LEXER_STATES, verbose_errors=False)
+    return LLParserLimits(max_items_in_row=_MAX_ITEMS, max_lexer_states=_MAX_LEXER_STATES, verbose_errors=False)
 
 
-def _reason(constraint: Constraint, message: str) -> str:
+def _fault(constraint: Constraint, grammar: str, message: str) -> InvalidRequest:
     """llguidance's message on one line, without an excerpt, and without a place that the client has not written."""
     text = _EXCERPT.split(message, maxsplit=1)[0]
-    text = text.rpartition("failed to compile JSON schema: ")[2]
-    if constraint.kind != "grammar":
+    param: str = constraint.kind
+    if found := _SCHEMA_FAULT.match(text):
+        text = text[found.end() :]
+        param = schema_param(grammar, int(found[1])) if constraint.kind == "grammar" else param
+    elif constraint.kind != "grammar":
         text = _PLACE.sub("", text)
-    return " ".join(text.split())[:_MAX_MESSAGE]
+    if "oneOf constraints" in text:  # the rest of it advises an option that makes no difference between oneOf and anyOf
+        text = "oneOf is not supported unless at most one branch can match; use anyOf"
+    return InvalidRequest(" ".join(text.split())[:_MAX_MESSAGE], param=param)

@@ -1,7 +1,7 @@
-"""JSON Schema: what is accepted, and what is changed so that no output matches the grammar and not the schema.
+"""JSON Schema: what is accepted, and what is said of the rest.
 
 llguidance refuses by name what it does not know: ``not``, ``if``, ``uniqueItems``, ``oneOf`` with overlapping branches.
-Here are the limits, and the cases in which it would be too generous or never come to an end.
+Here are the limits, and the cases in which it would be too generous.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ Schema: TypeAlias = dict[str, Any]
 
 MAX_DEPTH: Final = 64
 """Of the JSON text. llguidance's reader goes to 128."""
-
-ANY_OBJECT: Final[Schema] = {"type": "object"}
+MAX_PROPERTIES: Final = 1000
+"""Of one object."""
 
 _EXACT_INTEGER: Final = 2**53
 _BOUNDS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+_OBSOLETE: Final = ("disallow", "divisibleBy", "extends")
+"""Of draft 3; llguidance would take them for annotations."""
+_DRAFTS: Final = ("draft-04", "draft-06", "draft-07", "draft/2019-09", "draft/2020-12")
 
 _ONE_SCHEMA: Final = ("items", "additionalItems", "additionalProperties")
 _SCHEMA_LISTS: Final = ("prefixItems", "allOf", "anyOf", "oneOf", "items")
 _SCHEMA_MAPS: Final = ("properties", "patternProperties", "$defs", "definitions")
-
-_WHITE_SPACE: Final = r"\x20|\n\x20{0,24}"
-"""Between two tokens of JSON: a space, or a new line with indentation. Without a bound a model can go on for ever."""
 
 
 def parse_schema(text: str) -> Schema:
@@ -40,63 +40,83 @@ def parse_schema(text: str) -> Schema:
         raise ValueError("the schema must be a JSON object")
     if depth_of(schema) > MAX_DEPTH:
         raise ValueError(f"the schema is nested deeper than {MAX_DEPTH} levels")
+    if "$schema" in schema and not any(draft in str(schema["$schema"]) for draft in _DRAFTS):
+        raise ValueError(f"$schema {schema['$schema']!r} is not supported; drafts 4 to 2020-12 are")
     for place, node in subschemas(schema):
         _check(place, node)
     return schema
 
 
-def embedded(schema: Schema) -> str:
-    """The schema as text that can follow ``%json``, with our options, which its author cannot change."""
-    options = {"whitespace_pattern": _WHITE_SPACE, "json_allow_general_unicode_escapes": True}
-    return json.dumps({**schema, "x-guidance": options})
-
-
 def depth_of(value: Any) -> int:
-    """How deep arrays and objects are nested in a JSON value."""
+    """How deep arrays and objects are nested in a JSON value, up to one more than is allowed."""
     depth, level = 0, [value]
-    while level := [child for parent in level for child in _children(parent)]:
+    while depth <= MAX_DEPTH and (level := [child for parent in level for child in _children(parent)]):
         depth += 1
-        if depth > MAX_DEPTH:
-            break
     return depth
 
 
 def subschemas(schema: Schema, place: str = "#") -> Iterator[tuple[str, Schema]]:
     """A schema and all schemas in it, each with a JSON pointer; only those that are objects."""
     yield place, schema
-    for key in _ONE_SCHEMA:
-        if isinstance(schema.get(key), dict):
-            yield from subschemas(schema[key], f"{place}/{key}")
+    for name, child in _parts(schema):
+        if isinstance(child, dict):
+            yield from subschemas(child, f"{place}/{name}")
+
+
+def _parts(schema: Schema) -> Iterator[tuple[str, Any]]:
+    """What is a schema in a schema, one level down."""
+    yield from ((key, schema[key]) for key in _ONE_SCHEMA if key in schema)
     for key in _SCHEMA_LISTS:
-        if isinstance(schema.get(key), list):
-            for number, child in enumerate(schema[key]):
-                if isinstance(child, dict):
-                    yield from subschemas(child, f"{place}/{key}/{number}")
+        if isinstance(children := schema.get(key), list):
+            yield from ((f"{key}/{number}", child) for number, child in enumerate(children))
     for key in _SCHEMA_MAPS:
-        if isinstance(schema.get(key), dict):
-            for name, child in schema[key].items():
-                if isinstance(child, dict):
-                    yield from subschemas(child, f"{place}/{key}/{name}")
+        if isinstance(named := schema.get(key), dict):
+            yield from ((f"{key}/{name}", child) for name, child in named.items())
+
+
+def declared_names(schema: Schema) -> list[str]:
+    """The names that an object schema speaks of, in the order in which they come."""
+    properties, required = schema.get("properties"), schema.get("required")
+    names = list(properties) if isinstance(properties, dict) else []
+    demanded = required if isinstance(required, list) else []
+    return list(dict.fromkeys([*names, *(name for name in demanded if isinstance(name, str))]))
 
 
 def _check(place: str, schema: Schema) -> None:
-    patterns = [schema.get("pattern"), *_keys(schema.get("patternProperties"))]
-    for pattern in patterns:
+    for pattern in (schema.get("pattern"), *_children_names(schema.get("patternProperties"))):
         if isinstance(pattern, str):
             check_pattern(pattern)
     for key in _BOUNDS:
-        if isinstance(bound := schema.get(key), int) and abs(bound) > _EXACT_INTEGER:
+        if _is_inexact(schema.get(key)):
             raise ValueError(f"{place}: {key} is beyond 2^53, where numbers are no longer exact")
+    for key in _OBSOLETE:
+        if key in schema:
+            raise ValueError(f"{place}: {key} is of draft 3 and not supported")
+    _check_names(place, schema)
 
 
-def _keys(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, dict) else []
+def _check_names(place: str, schema: Schema) -> None:
+    names = declared_names(schema)
+    if len(names) > MAX_PROPERTIES:
+        raise ValueError(f"{place}: an object can have {MAX_PROPERTIES} properties at most, not {len(names)}")
+    least, required = schema.get("minProperties", 0), schema.get("required", ())
+    # A grammar cannot see that a name comes twice, and twice is once.
+    if isinstance(least, int) and isinstance(required, list | tuple) and least > len(required) + 1:
+        raise ValueError(f"{place}: minProperties can be 1 more than the number of required properties at most")
+
+
+def _is_inexact(bound: Any) -> bool:
+    return isinstance(bound, int | float) and abs(bound) > _EXACT_INTEGER
 
 
 def _children(value: Any) -> list[Any]:
     if isinstance(value, dict):
         return list(value.values())
     return value if isinstance(value, list) else []
+
+
+def _children_names(value: Any) -> list[str]:
+    return list(value) if isinstance(value, dict) else []
 
 
 def _refuse(constant: str) -> None:

@@ -66,13 +66,12 @@ class SequenceMatcher:
             case Free():
                 return self._anything_but_the_end(may_end)
             case Undecided(next_token_id):
-                mask = self._grammar_mask(may_end) if not output else None
-                mask = np.zeros(self._vocabulary.size, np.bool_) if mask is None else mask
+                mask = self._mask_without_thinking(output, may_end)
                 mask[next_token_id] = True
                 return mask
             case Constrained(start, rest):
                 self._read(output, start, rest)
-                return self._grammar_mask(may_end)
+                return self._grammar_mask(self._parser, may_end)
 
     def is_over(self, output: SequenceOf[int]) -> bool:
         position = self._position(output)
@@ -105,13 +104,20 @@ class SequenceMatcher:
             mask[self._ends] = False
         return mask
 
-    def _grammar_mask(self, may_end: bool) -> Mask | None:
-        if self._parser.is_stopped() and self._parser.is_accepting():
+    def _mask_without_thinking(self, output: SequenceOf[int], may_end: bool) -> Mask:
+        """What may follow the beginning of an opening tag if it becomes none; nothing if the constraint forbids it."""
+        parser = self._parser.deep_copy()
+        obeys = parser.try_consume_tokens(list(output)) == len(output)
+        mask = self._grammar_mask(parser, may_end) if obeys else None
+        return np.zeros(self._vocabulary.size, np.bool_) if mask is None else mask
+
+    def _grammar_mask(self, parser: LLMatcher, may_end: bool) -> Mask | None:
+        if parser.is_stopped() and parser.is_accepting():
             return None
-        mask = self._vocabulary.mask(self._parser.compute_bitmask())
-        if self._parser.is_error():
+        mask = self._vocabulary.mask(parser.compute_bitmask())
+        if parser.is_error():
             raise self._fault()
-        accepting = self._parser.is_accepting()
+        accepting = parser.is_accepting()
         if accepting and may_end:
             mask[self._ends] = True
         elif not may_end:

@@ -13,8 +13,10 @@ from typing import Final
 from llguidance import regex_to_lark
 from llguidance.gbnf_to_lark import any_to_lark
 
-from engine_svc.grammar.json_schema import ANY_OBJECT, embedded, parse_schema
+from engine_svc.grammar.json_schema import Schema, parse_schema
 from engine_svc.grammar.patterns import check_pattern
+from engine_svc.grammar.references import check_references
+from engine_svc.grammar.spelling import embedded
 from engine_svc.request import Constraint
 from svclib.errors import InvalidRequest
 
@@ -42,9 +44,9 @@ def grammar_of(constraint: Constraint) -> str:
 def _lark(constraint: Constraint) -> str:
     match constraint.kind:
         case "json_object":
-            return "start: %json " + embedded(ANY_OBJECT)
+            return "start: %json " + embedded({"type": "object"})
         case "json_schema":
-            return "start: %json " + embedded(parse_schema(constraint.text))
+            return "start: %json " + embedded(_checked(constraint.text))
         case "regex":
             check_pattern(constraint.text)
             return f"start: /{regex_to_lark(constraint.text)}/"
@@ -71,17 +73,37 @@ def _to_lark(text: str) -> str:
         raise ValueError(f"neither a Lark grammar with a `start` rule nor GBNF: {error}") from None
 
 
+def schema_param(grammar: str, line: int) -> str:
+    """The param of a fault in the schema that stands in a line of a grammar, counted from 1."""
+    before = "\n".join(grammar.split("\n")[:line])
+    return _schema_param(sum(found[0].startswith("%json") for found in _LARK_TOKEN.finditer(before)) - 1)
+
+
+def _schema_param(number: int) -> str:
+    return f"grammar.json[{number}]"
+
+
 def _with_checked_schemas(lark: str) -> Iterator[str]:
-    """The pieces of a grammar, every schema in it treated as if it had come alone."""
-    at = 0
+    """The pieces of a grammar, every schema in it treated as if it had come alone. Raises as ``grammar_of``."""
+    at = num_schemas = 0
     while found := _LARK_TOKEN.search(lark, at):
         yield lark[at : found.end()]
         at = found.end()
         if found[0].startswith("%json"):
             schema, length = _decode(lark[at:])
-            yield embedded(parse_schema(schema))
+            try:
+                yield embedded(_checked(schema))
+            except ValueError as error:
+                raise InvalidRequest(str(error), param=_schema_param(num_schemas)) from None
             at += length
+            num_schemas += 1
     yield lark[at:]
+
+
+def _checked(text: str) -> Schema:
+    schema = parse_schema(text)
+    check_references(schema)
+    return schema
 
 
 def _decode(text: str) -> tuple[str, int]:

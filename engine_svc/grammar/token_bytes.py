@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from protos import simulated
 from svclib.gguf_metadata import GgufError, read_metadata
@@ -25,6 +25,13 @@ _GGUF_TYPES: Final = "tokenizer.ggml.token_type"
 _GGUF_SPECIAL: Final = frozenset({2, 3, 5})
 """Token types UNKNOWN, CONTROL and UNUSED: never text."""
 _GGUF_USER_DEFINED: Final = 4
+
+
+class Spelling(NamedTuple):
+    """How a file writes tokens: functions from what is written to the bytes it stands for."""
+
+    model_token: Callable[[str], bytes]
+    added_token: Callable[[str], bytes]
 
 
 class VocabularyError(Exception):
@@ -60,9 +67,9 @@ def _from_folder(folder: Path) -> TokenBytes:
     description, config = _read(folder / "tokenizer.json"), folder / "tokenizer_config.json"
     try:
         added = dict(_added_tokens(description, _read(config) if config.is_file() else {}))
-        spell = _spelling(description)
-        tokens = {token_id: spell(token) for token, token_id in _model_tokens(description["model"])}
-        tokens |= {token_id: str(token["content"]).encode() for token_id, token in added.items()}
+        spelling = _spelling(description)
+        tokens = {token_id: spelling.model_token(token) for token, token_id in _model_tokens(description["model"])}
+        tokens |= {token_id: spelling.added_token(token["content"]) for token_id, token in added.items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise VocabularyError(f"tokenizer.json is not in the usual format: {error!r}") from error
     return TokenBytes.of(tokens, frozenset(token_id for token_id, token in added.items() if token.get("special")))
@@ -73,14 +80,17 @@ def _from_gguf(path: Path) -> TokenBytes:
         metadata: dict[str, Any] = dict(read_metadata(path, (_GGUF_MODEL, _GGUF_TOKENS, _GGUF_TYPES)))
     except (OSError, GgufError) as error:
         raise VocabularyError(f"cannot read {path}: {error}") from error
-    spell = _GGUF_SPELLINGS.get(metadata.get(_GGUF_MODEL, ""))
-    if spell is None or _GGUF_TOKENS not in metadata:
+    spelling = _GGUF_SPELLINGS.get(metadata.get(_GGUF_MODEL, ""))
+    if spelling is None or _GGUF_TOKENS not in metadata:
         raise VocabularyError(f"{path} has a vocabulary of kind {metadata.get(_GGUF_MODEL)!r}, which is not supported")
     kinds = dict(enumerate(metadata.get(_GGUF_TYPES, ())))
     special = frozenset(n for n, kind in kinds.items() if kind in _GGUF_SPECIAL)
-    as_written = special | {n for n, kind in kinds.items() if kind == _GGUF_USER_DEFINED}
-    tokens = dict(enumerate(metadata[_GGUF_TOKENS]))
-    return TokenBytes.of({n: t.encode() if n in as_written else spell(t) for n, t in tokens.items()}, special)
+    added = special | {n for n, kind in kinds.items() if kind == _GGUF_USER_DEFINED}
+    tokens = {
+        n: spelling.added_token(token) if n in added else spelling.model_token(token)
+        for n, token in enumerate(metadata[_GGUF_TOKENS])
+    }
+    return TokenBytes.of(tokens, special)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -93,15 +103,15 @@ def _read(path: Path) -> dict[str, Any]:
     return content
 
 
-def _spelling(description: dict[str, Any]) -> Callable[[str], bytes]:
+def _spelling(description: dict[str, Any]) -> Spelling:
     """How the tokens are written, found from what the tokenizer would do to decode them."""
     decoder = description.get("decoder") or {}
     steps = decoder.get("decoders", [decoder])
     kinds = {step.get("type") for step in steps}
     if "ByteLevel" in kinds:
-        return _byte_level
+        return _BYTE_LEVEL
     if kinds & {"ByteFallback", "Metaspace"} or any(step.get("pattern") == {"String": _SPACE_MARK} for step in steps):
-        return _metaspace
+        return _METASPACE
     raise VocabularyError(f"a tokenizer with decoder {decoder.get('type')!r} is not supported")
 
 
@@ -144,4 +154,6 @@ _LETTERS: Final = _byte_level_alphabet()
 _NOT_A_LETTER: Final = 0xFFFF
 _LATIN1_OF_LETTER: Final = {value: _NOT_A_LETTER for value in range(256) if value not in _LETTERS} | _LETTERS
 
-_GGUF_SPELLINGS: Final = {"gpt2": _byte_level, "llama": _metaspace, "t5": _metaspace}
+_BYTE_LEVEL: Final = Spelling(_byte_level, str.encode)
+_METASPACE: Final = Spelling(_metaspace, _metaspace)
+_GGUF_SPELLINGS: Final = {"gpt2": _BYTE_LEVEL, "llama": _METASPACE, "t5": _METASPACE}

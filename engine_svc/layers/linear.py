@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from engine_svc.layers.fixed_tile import FixedTileProduct
 from engine_svc.layers.naming import beside
 
 
@@ -15,7 +16,7 @@ class Linear(nn.Module):
     """``x W^T + b`` for one or several projections of the same input, kept as one matrix.
 
     ``parts`` names the projections as a checkpoint does, beside this layer, with the number of outputs of each; the
-    output holds them side by side in that order.
+    output holds them side by side in that order. With a ``product`` that computes, and torch's choice without.
     """
 
     def __init__(self, in_features: int, parts: Mapping[str, int], *, bias: bool, dtype: torch.dtype) -> None:
@@ -24,10 +25,11 @@ class Linear(nn.Module):
         out_features = sum(parts.values())
         self.weight = nn.Parameter(torch.empty(out_features, in_features, dtype=dtype), requires_grad=False)
         self.bias = nn.Parameter(torch.empty(out_features, dtype=dtype), requires_grad=False) if bias else None
+        self.product: FixedTileProduct | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """[tokens, in_features] -> [tokens, sum of the parts]"""
-        return F.linear(x, self.weight, self.bias)
+        return F.linear(x, self.weight, self.bias) if self.product is None else self.product(x)
 
     def stored_weights(self, path: str) -> Iterator[tuple[str, Tensor]]:
         yield from self._split(self.weight, path, "weight")
@@ -45,6 +47,7 @@ class Embedding(nn.Module):
     def __init__(self, num_embeddings: int, dim: int, *, dtype: torch.dtype) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(num_embeddings, dim, dtype=dtype), requires_grad=False)
+        self.product: FixedTileProduct | None = None
 
     def forward(self, token_ids: Tensor) -> Tensor:
         """[tokens] -> [tokens, dim]"""
@@ -52,7 +55,7 @@ class Embedding(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[rows, dim] -> [rows, num_embeddings]"""
-        return F.linear(hidden, self.weight)
+        return F.linear(hidden, self.weight) if self.product is None else self.product(hidden)
 
     def stored_weights(self, path: str) -> Iterator[tuple[str, Tensor]]:
         yield f"{path}.weight", self.weight.data

@@ -50,7 +50,7 @@ class Generator:
         pairs = zip(prompts, params, strict=True)
         requests = [self._request(number, prompt, one) for number, (prompt, one) in enumerate(pairs)]
         answers = [Answer(request, one.stop_strings, self._text) for request, one in zip(requests, params, strict=True)]
-        with Interrupts() as interrupts, Progress(len(requests), shown=show_progress) as progress:
+        with Interrupts() as interrupts, Progress(len(requests), shown=show_progress and bool(requests)) as progress:
             running = {self._add(request): answer for request, answer in zip(requests, answers, strict=True)}
             try:
                 while running:

@@ -193,5 +193,5 @@ def _log_faults_only() -> None:
     if not structlog.is_configured():
         structlog.configure(
             wrapper_class=structlog.make_filtering_bound_logger("warning"),
-            logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+            logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
         )

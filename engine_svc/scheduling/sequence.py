@@ -46,7 +46,7 @@ class Sequence:
 
     def __post_init__(self) -> None:
         if not self.token_ids:
-            self.token_ids = list(self.request.prompt_token_ids)
+            self.token_ids = [*self.request.prompt_token_ids, *self.request.output_token_ids]
         params = self.request.sampling_params
         eos = frozenset() if params.ignore_eos else self.request.eos_token_ids
         self.end_token_ids = params.stop_token_ids | eos

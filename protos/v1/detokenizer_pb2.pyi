@@ -478,12 +478,33 @@ class CallSyntax(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class SpecialTokenIdsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     TOOL_PARSER_FIELD_NUMBER: _builtins.int
     OPENING_FIELD_NUMBER: _builtins.int
     BEFORE_NAME_FIELD_NUMBER: _builtins.int
     BEFORE_ARGUMENTS_FIELD_NUMBER: _builtins.int
     CLOSING_FIELD_NUMBER: _builtins.int
     SEPARATOR_FIELD_NUMBER: _builtins.int
+    SPECIAL_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     tool_parser: _builtins.str
     """Name of the tool call format."""
     opening: _builtins.str
@@ -496,6 +517,10 @@ class CallSyntax(_message.Message):
     """Behind the arguments."""
     separator: _builtins.str
     """Between two calls."""
+    @_builtins.property
+    def special_token_ids(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Special tokens of this vocabulary by their spelling, of those that stand in the above."""
+
     def __init__(
         self,
         *,
@@ -505,10 +530,11 @@ class CallSyntax(_message.Message):
         before_arguments: _builtins.str = ...,
         closing: _builtins.str = ...,
         separator: _builtins.str = ...,
+        special_token_ids: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["before_arguments", b"before_arguments", "before_name", b"before_name", "closing", b"closing", "opening", b"opening", "separator", b"separator", "tool_parser", b"tool_parser"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["before_arguments", b"before_arguments", "before_name", b"before_name", "closing", b"closing", "opening", b"opening", "separator", b"separator", "special_token_ids", b"special_token_ids", "tool_parser", b"tool_parser"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

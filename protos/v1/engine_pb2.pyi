@@ -123,7 +123,9 @@ class SamplingParams(_message.Message):
     regex: _builtins.str
     """A text that this regular expression matches as a whole."""
     grammar: _builtins.str
-    """A text of this grammar, in llguidance's Lark dialect or GBNF."""
+    """A text of this grammar, in llguidance's Lark dialect or GBNF. A fault in its first `%json` is named as
+    `grammar.json[0]`, and so on.
+    """
     prompt_logprobs: _builtins.int
     """Report log probabilities and this many alternatives for each prompt token but the first; absent: none. Such a prompt
     is computed whole, whatever is cached. Choice 0 tells them: they end with it.
@@ -317,6 +319,7 @@ class GenerateRequest(_message.Message):
     REASONING_STATE_FIELD_NUMBER: _builtins.int
     REASONING_START_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     REASONING_END_TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    OUTPUT_IDS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """The id of the client's request, for logs and records."""
     reasoning_state: _common_pb2.ReasoningState.ValueType
@@ -348,6 +351,13 @@ class GenerateRequest(_message.Message):
     def reasoning_end_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The tokens of the tag that closes it."""
 
+    @_builtins.property
+    def output_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Tokens that the request has generated before, perhaps elsewhere. It goes on after them as if they were its own: they
+        count for `max_tokens`, `min_tokens`, penalties and the noise of the seed, and are not told again. Only with one
+        choice.
+        """
+
     def __init__(
         self,
         *,
@@ -359,10 +369,11 @@ class GenerateRequest(_message.Message):
         reasoning_state: _common_pb2.ReasoningState.ValueType = ...,
         reasoning_start_token_ids: _abc.Iterable[_builtins.int] | None = ...,
         reasoning_end_token_ids: _abc.Iterable[_builtins.int] | None = ...,
+        output_ids: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_simulate", b"_simulate", "sampling_params", b"sampling_params", "simulate", b"simulate"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_simulate", b"_simulate", "eos_token_ids", b"eos_token_ids", "input_ids", b"input_ids", "reasoning_end_token_ids", b"reasoning_end_token_ids", "reasoning_start_token_ids", b"reasoning_start_token_ids", "reasoning_state", b"reasoning_state", "request_id", b"request_id", "sampling_params", b"sampling_params", "simulate", b"simulate"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_simulate", b"_simulate", "eos_token_ids", b"eos_token_ids", "input_ids", b"input_ids", "output_ids", b"output_ids", "reasoning_end_token_ids", b"reasoning_end_token_ids", "reasoning_start_token_ids", b"reasoning_start_token_ids", "reasoning_state", b"reasoning_state", "request_id", b"request_id", "sampling_params", b"sampling_params", "simulate", b"simulate"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__simulate: _TypeAlias = _typing.Literal["simulate"]  # noqa: Y015
     _WhichOneofArgType__simulate: _TypeAlias = _typing.Literal["_simulate", b"_simulate"]  # noqa: Y015
@@ -847,6 +858,7 @@ class ModelInfo(_message.Message):
     MAX_NUM_SEQS_FIELD_NUMBER: _builtins.int
     TASKS_FIELD_NUMBER: _builtins.int
     SUPPORTS_CONSTRAINTS_FIELD_NUMBER: _builtins.int
+    DETERMINISTIC_FIELD_NUMBER: _builtins.int
     model_path: _builtins.str
     """Folder, file or name it was loaded from."""
     model_type: _builtins.str
@@ -867,6 +879,8 @@ class ModelInfo(_message.Message):
     """Most sequences in one step."""
     supports_constraints: _builtins.bool
     """Its vocabulary is known, so that constraints can be asked for."""
+    deterministic: _builtins.bool
+    """What a request gets is a function of the request alone, whatever runs beside it."""
     @_builtins.property
     def eos_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """End-of-sequence tokens named by the weights."""
@@ -890,10 +904,11 @@ class ModelInfo(_message.Message):
         max_num_seqs: _builtins.int = ...,
         tasks: _abc.Iterable[_builtins.str] | None = ...,
         supports_constraints: _builtins.bool = ...,
+        deterministic: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["block_size", b"block_size", "dtype", b"dtype", "eos_token_ids", b"eos_token_ids", "max_context_length", b"max_context_length", "max_num_seqs", b"max_num_seqs", "model_path", b"model_path", "model_type", b"model_type", "num_blocks", b"num_blocks", "simulated", b"simulated", "supports_constraints", b"supports_constraints", "tasks", b"tasks", "vocab_size", b"vocab_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["block_size", b"block_size", "deterministic", b"deterministic", "dtype", b"dtype", "eos_token_ids", b"eos_token_ids", "max_context_length", b"max_context_length", "max_num_seqs", b"max_num_seqs", "model_path", b"model_path", "model_type", b"model_type", "num_blocks", b"num_blocks", "simulated", b"simulated", "supports_constraints", b"supports_constraints", "tasks", b"tasks", "vocab_size", b"vocab_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -295,3 +295,11 @@ async def test_info() -> None:
     assert list(info.reasoning_parsers) == ["think"]
     (syntax,) = info.call_syntaxes
     assert (syntax.tool_parser, syntax.opening, syntax.closing) == ("hermes", "<tool_call>", "}\n</tool_call>")
+    assert not syntax.special_token_ids
+
+
+async def test_info_says_which_tags_are_special_tokens() -> None:
+    vocabulary = vocabulary_of(b"a", b"</tool_call>", special=("<eot>", "<tool_call>"))
+    async with serving(vocabulary) as connection:
+        info = await connection.stub.GetInfo(pb.DetokenizerInfoRequest())
+    assert dict(info.call_syntaxes[0].special_token_ids) == {"<tool_call>": 3}

@@ -42,6 +42,7 @@ def request(
     open_ended: bool = False,
     salt: str = "",
     name: str = "r",
+    output: Iterable[int] = (),
 ) -> Request:
     """A request; a number for a prompt is its length."""
     tokens = range(1, prompt + 1) if isinstance(prompt, int) else prompt
@@ -49,7 +50,9 @@ def request(
         max_tokens=max_tokens, n=n, min_tokens=min_tokens, stop_token_ids=frozenset(stop), ignore_eos=ignore_eos,
         temperature=temperature, seed=seed, logprobs=logprobs, prompt_logprobs=prompt_logprobs,
     )  # fmt: skip
-    return Request(name, tuple(tokens), params, frozenset(eos), script, 1.0, open_ended, salt)
+    return Request(
+        name, tuple(tokens), params, frozenset(eos), script, 1.0, open_ended, salt, output_token_ids=tuple(output)
+    )
 
 
 def sequence(prompt: Iterable[int] | int = 4, max_tokens: int = 4, *, salt: str = "") -> Sequence:

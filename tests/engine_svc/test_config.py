@@ -64,6 +64,7 @@ def test_bad_settings_are_named(monkeypatch: pytest.MonkeyPatch, variables: dict
         ("simulated", "tokenizer", "/a/folder"),
         ("real", "dtype", "float32"),
         ("real", "num_threads", "2"),
+        ("real", "deterministic", "true"),
         ("real", "task", "embed"),
         ("real", "speculation", "ngram"),
         ("real", "num_speculative_tokens", "4"),
@@ -88,6 +89,7 @@ def test_a_setting_without_effect_is_an_error(
         ("max_prefill_chunk", "64"),
         ("max_waiting", "5"),
         ("num_blocks", "9"),
+        ("quantization", "int8"),
         ("speculation", "ngram"),
     ],
 )

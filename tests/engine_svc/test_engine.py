@@ -105,6 +105,22 @@ def test_choices_share_the_prompt_and_go_their_own_ways(caching: bool) -> None:
     assert sorted(model_of(running).forgotten) == [number, number + 1, number + 2, number + 3]
 
 
+@pytest.mark.parametrize("cut", [1, 4, 11])
+@pytest.mark.parametrize("num_blocks", [64, 9])
+def test_a_resumed_request_is_told_the_rest(cut: int, num_blocks: int) -> None:
+    running = engine(num_blocks=num_blocks, chunk=3)
+    prompt = list(range(1, 11))
+    expected = expected_output(prompt, 0, 12)
+    whole = running.add(given.request(prompt, 12))
+    resumed = [running.add(given.request(prompt, 12, output=expected[:cut])) for _ in range(2)]
+    running.run()
+    assert running.answers[whole].token_ids == {0: expected}
+    for number in resumed:
+        assert running.answers[number].token_ids == {0: expected[cut:]}
+        assert running.answers[number].finish_reasons == {0: "length"}
+        assert running.answers[number].heads[0].num_cached_tokens <= len(prompt)
+
+
 def test_a_stopped_choice_says_no_more_and_the_others_go_on() -> None:
     running = engine()
     number = running.add(given.request(6, 5, n=3))

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -404,3 +405,42 @@ async def test_a_fault_in_one_request_is_an_internal_error_for_it_alone() -> Non
     assert bad.message == "internal error"
     assert isinstance(good, engine_pb2.GenerateEvent)
     assert finish_of(good) == ["length"]
+
+
+@pytest.mark.parametrize("promised", [True, False])
+async def test_a_model_that_promises_to_be_deterministic_says_so(promised: bool) -> None:
+    model = PagedModel(64, 16)
+    model._info = replace(model.info, rows_are_independent=promised)
+    async with serving(lambda _settings: model) as served:
+        assert (await served.stub.GetModelInfo(engine_pb2.ModelInfoRequest())).deterministic is promised
+
+
+@pytest.mark.parametrize("cut", range(6))
+async def test_a_resumed_request_goes_on_where_it_was(cut: int) -> None:
+    request = prompt(40, simulate=script([65, 66], [], [67], [68, 69]), max_tokens=9, seed=3)
+    resumed = engine_pb2.GenerateRequest()
+    resumed.CopyFrom(request)
+    async with serving() as served:
+        whole = await served.ask(request)
+        resumed.output_ids.extend(tokens_of(whole)[:cut])
+        rest = await served.ask(resumed)
+    assert tokens_of(rest) == tokens_of(whole)[cut:]
+    assert finish_of(rest) == finish_of(whole) == ["stop"]
+    assert (rest.prompt_tokens, rest.cached_tokens) == (40, 32)
+
+
+@pytest.mark.parametrize(
+    ("output", "params", "named"),
+    [
+        ([1], {"n": 2}, "n"),
+        ([1, 2, 3], {"max_tokens": 3}, "max_tokens"),
+        ([1, 259], {}, "output_ids"),
+    ],
+)
+async def test_what_cannot_be_resumed_is_refused(output: list[int], params: dict[str, Any], named: str) -> None:
+    request = prompt(4, **params)
+    request.output_ids.extend(output)
+    async with serving() as served:
+        error = await refused(served, request)
+    assert isinstance(error, InvalidRequest)
+    assert error.param == named

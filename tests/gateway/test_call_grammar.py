@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -12,12 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
 
+from engine_svc.grammar.compiler import vocabulary_of
+from engine_svc.grammar.token_bytes import TokenBytes
 from gateway.call_grammar import CallGrammar
 from gateway.chat import Tool
 from gateway.peers import CallSyntax
 
 HERMES = CallSyntax("<tool_call>", '\n{"name": "', '", "arguments": ', "}\n</tool_call>", "\n")
-AWKWARD = CallSyntax("[/tool.*+]", ' "\\|é\n', '"/\\', "\t]\\", "|\n")
+AWKWARD = CallSyntax("[/tool\n\t.*+]", ' "\\|é\n', '"/\\', "\t]\\", "|\n")
 """Of every character that means something in a grammar or a regular expression."""
 
 CITY = Tool(
@@ -37,11 +40,11 @@ TOOLS = (CITY, PING)
 BYTES = lru_cache(LLTokenizer)("byte")
 
 
-def matches(grammar: str, text: str) -> bool:
+def matches(grammar: str, text: str | list[int], vocabulary: LLTokenizer | None = None) -> bool:
     """Whether the whole text is one that the grammar describes."""
-    matcher = LLMatcher(BYTES, LLMatcher.grammar_from_lark(grammar))
+    matcher = LLMatcher(vocabulary or BYTES, LLMatcher.grammar_from_lark(grammar))
     assert not matcher.is_error(), matcher.get_error()
-    tokens = BYTES.tokenize_str(text)
+    tokens = BYTES.tokenize_str(text) if isinstance(text, str) else text
     return all(matcher.try_consume_tokens([token]) for token in tokens) and matcher.is_accepting()
 
 
@@ -142,7 +145,7 @@ names = st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True)
 syntax_texts = st.text(alphabet=st.characters(exclude_categories=["Cs", "Cc"], include_characters="\n\t"), max_size=8)
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(names, names, syntax_texts, syntax_texts, syntax_texts, st.text(alphabet="abc{\n", max_size=9))
 def test_any_format_and_any_name(name: str, other: str, opening: str, middle: str, closing: str, text: str) -> None:
     syntax = CallSyntax(f"<{opening}", middle, f"={middle}", f"{closing}>", closing)
@@ -158,7 +161,7 @@ def test_what_means_something_in_a_grammar() -> None:
     grammar = CallGrammar(AWKWARD, TOOLS, several=True)
     made = call("ping", {}, AWKWARD)
     assert matches(grammar.only_calls(), f"{made}{AWKWARD.separator}{made}")
-    assert matches(grammar.calls_in_text(), f"[/tool..+] {made} /")
+    assert matches(grammar.calls_in_text(), f"[/tool\n\t..+] {made} /")
     assert not matches(grammar.calls_in_text(), f"{made[:-1]} /")
 
 
@@ -167,3 +170,58 @@ def test_one_tool_of_many() -> None:
     grammar = CallGrammar(HERMES, many, several=False).only_calls()
     assert matches(grammar, call("f127", {"city": ""}))
     assert not matches(grammar, call("f128", {"city": ""}))
+
+
+OPENING, CLOSING, OTHER_SPECIAL = 256, 257, 258
+SPECIAL = replace(HERMES, special_tokens=(("<tool_call>", OPENING), ("</tool_call>", CLOSING)))
+
+
+@lru_cache
+def with_special_tokens() -> LLTokenizer:
+    """A token for each byte, the tags as special tokens, and another one."""
+    spelled = {value: bytes([value]) for value in range(256)}
+    special = {OPENING: b"<tool_call>", CLOSING: b"</tool_call>", OTHER_SPECIAL: b"<|x|>"}
+    return vocabulary_of(TokenBytes.of(spelled | special, frozenset(special)), 259).compiled
+
+
+def tokens(text: str, *, as_tags: bool) -> list[int]:
+    """Tags as special tokens, or spelled out."""
+    pieces = re.split("(</?tool_call>)", text)
+    ids = {"<tool_call>": [OPENING], "</tool_call>": [CLOSING]} if as_tags else {}
+    return [token_id for piece in pieces for token_id in ids.get(piece, list(piece.encode()))]
+
+
+BARE = call("get_weather", {"city": "Paris"})
+
+
+@pytest.mark.parametrize("text", [BARE, f"{BARE}\n{OTHER}"])
+def test_tags_that_are_special_tokens_are_forced_as_such(text: str) -> None:
+    grammar = CallGrammar(SPECIAL, TOOLS, several=True).only_calls()
+    assert matches(grammar, tokens(text, as_tags=True), with_special_tokens())
+    assert not matches(grammar, tokens(text, as_tags=False), with_special_tokens())
+
+
+@pytest.mark.parametrize(
+    ("text", "is_good"),
+    [
+        ("", True),
+        ("Hello <tool", True),
+        (BARE, True),
+        (f"a\n{BARE} b {OTHER}", True),
+        (WRONG, False),
+        ("a <tool_call> b", False),
+        ("<tool_call>", False),
+    ],
+)
+def test_in_text_tags_begin_a_call_however_they_are_written(text: str, is_good: bool) -> None:
+    grammar = CallGrammar(SPECIAL, TOOLS, several=True).calls_in_text()
+    assert matches(grammar, tokens(text, as_tags=True), with_special_tokens()) == is_good
+    spelled = [
+        each for token in tokens(text, as_tags=True) for each in (b"<tool_call>" if token == OPENING else [token])
+    ]
+    assert matches(grammar, spelled, with_special_tokens()) == is_good
+
+
+def test_other_special_tokens_are_no_text() -> None:
+    grammar = CallGrammar(SPECIAL, TOOLS, several=True).calls_in_text()
+    assert not matches(grammar, [*b"a", OTHER_SPECIAL], with_special_tokens())

@@ -69,6 +69,14 @@ async def test_calls_are_written_in_the_format_of_the_parser() -> None:
     ]
 
 
+async def test_tags_that_are_special_tokens_are_named_by_their_id() -> None:
+    engine, detokenizer = ScriptedEngine(), ScriptedDetokenizer()
+    detokenizer.info.call_syntaxes[0].special_token_ids["<call>"] = 17
+    async with scripted_stack(engine, detokenizer) as stack:
+        await stack.chat(tools=[F], tool_choice=F)
+    assert "calls: <[17]> call" in engine.calls[0].sampling_params.grammar.splitlines()
+
+
 @pytest.mark.parametrize(
     ("rendered", "sees_tags"),
     [

@@ -6,8 +6,10 @@ import pytest
 
 from gateway import chat
 from gateway.call_grammar import CallGrammar
-from gateway.constraint import asked_by, constraint_of
+from gateway.constraint import asked_by, constraint_of, fault_of
+from gateway.limits import MAX_CALL_SCHEMAS_CHARS
 from gateway.peers import Constraint
+from svclib.errors import InvalidRequest, Unsupported
 from tests.gateway.test_call_grammar import HERMES
 
 F, G, STRICT = chat.Tool("f"), chat.Tool("g"), chat.Tool("s", strict=True)
@@ -63,3 +65,43 @@ def test_nothing_is_asked(fields: dict[str, Any]) -> None:
 def test_what_is_asked(param: str, fields: dict[str, Any], expected: Constraint) -> None:
     assert asked_by(request(**fields)) == param
     assert constraint_of(request(**fields), HERMES) == expected
+
+
+TOOLS_AND_SCHEMA = {"tools": (F, G, STRICT), "response_format": SCHEMA}
+ALLOWED = {"tools": (F, G, STRICT), "tool_choice": chat.ToolChoice("required", ("s", "g"))}
+
+
+@pytest.mark.parametrize(
+    ("param", "fields", "expected"),
+    [
+        ("json_object", {"response_format": JSON}, "response_format"),
+        ("json_schema", {"response_format": SCHEMA}, "response_format"),
+        ("grammar", TOOLS_AND_SCHEMA, "response_format"),
+        ("grammar", ALLOWED, "tool_choice"),
+        ("grammar.json[0]", TOOLS_AND_SCHEMA, "tools[0].function.parameters"),
+        ("grammar.json[2]", TOOLS_AND_SCHEMA, "tools[2].function.parameters"),
+        ("grammar.json[3]", TOOLS_AND_SCHEMA, "response_format"),
+        ("grammar.json[0]", ALLOWED, "tools[1].function.parameters"),
+        ("grammar.json[1]", ALLOWED, "tools[2].function.parameters"),
+    ],
+)
+def test_faults_are_the_clients(param: str, fields: dict[str, Any], expected: str) -> None:
+    for kind in (InvalidRequest, Unsupported):
+        found = fault_of(kind("too odd", param=param), request(**fields))
+        assert type(found) is kind
+        assert found.param == expected
+        assert found.message.startswith(expected)
+        assert found.message.endswith(": too odd")
+
+
+def test_schemas_are_bounded_together() -> None:
+    third = MAX_CALL_SCHEMAS_CHARS // 3
+    large = tuple(chat.Tool(f"f{n}", parameters_json='{"description": "' + "x" * (third - 19) + '"}') for n in range(3))
+    forced = request(tools=large, tool_choice=REQUIRED)
+    assert constraint_of(forced, HERMES)
+    one_more = request(tools=(*large, chat.Tool("g", parameters_json="{}")), tool_choice=REQUIRED)
+    with pytest.raises(InvalidRequest) as caught:
+        constraint_of(one_more, HERMES)
+    assert caught.value.param == "tools"
+    assert constraint_of(request(tools=one_more.tools), HERMES) is None
+    assert constraint_of(request(tools=one_more.tools, tool_choice=NAMED), HERMES)

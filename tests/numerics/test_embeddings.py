@@ -13,6 +13,7 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, Pretrai
 from engine_svc.embedding.embedder import Embedder
 from engine_svc.embedding.interface import EmbeddingParams, Pooling, Vector
 from engine_svc.embedding.loading import load_embedder
+from engine_svc.kernels.library import load_kernels
 from tests.engine_svc import tiny, tiny_encoders
 
 TEXTS = [[(7 * i + 3 * length) % 89 + 5 for i in range(length)] for length in (17, 1, 40, 5, 17, 2)]
@@ -82,6 +83,18 @@ def test_decoders(tmp_path: Path, config: PretrainedConfig, with_head: bool, bac
 
     for pooling in POOLINGS:
         assert_equal(embedder, model.base_model, pooling)
+
+
+@pytest.mark.skipif(load_kernels() is None, reason="no kernels are built")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_compiled_decoders_vectors_have_the_same_bits_in_any_company(tmp_path: Path, dtype: str) -> None:
+    folder = Path(tiny.save(tiny.random_model(tiny.qwen3()), tmp_path))
+    embedder = load(folder, dtype=dtype, attention_backend="cpu")
+
+    together = embedder.embed(TEXTS)
+
+    for text, vector in zip(TEXTS, together, strict=True):
+        assert np.array_equal(embedder.embed([text])[0], vector)
 
 
 def test_a_decoder_from_a_gguf_file(tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from engine_svc import LLM, SamplingParams
 from tests.numerics.smollm2_greedy import CHATS, TEXTS, Greedy, recorded
@@ -14,8 +16,9 @@ PARAMS = SamplingParams(temperature=0.0, max_tokens=NUM_TOKENS, min_tokens=NUM_T
 
 
 @pytest.fixture(scope="module")
-def llm(smollm2: Path) -> LLM:
-    return LLM(smollm2, dtype="float32", num_blocks=256)
+def llm(smollm2: Path) -> Iterator[LLM]:
+    yield LLM(smollm2, dtype="float32", num_blocks=256)
+    structlog.reset_defaults()
 
 
 def expected(llm: LLM, greedy: list[Greedy]) -> list[tuple[list[int], str]]:

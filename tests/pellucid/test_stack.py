@@ -27,6 +27,14 @@ def flags(stack: Stack, name: str) -> dict[str, str]:
     return dict(argument.removeprefix("--").split("=", 1) for argument in one.arguments)
 
 
+@pytest.mark.parametrize(("value", "flag"), [(True, "--deterministic"), (False, "--no-deterministic"), (None, None)])
+def test_switches_are_flags_without_a_value(value: bool | None, flag: str | None) -> None:
+    options = StackOptions(model="/models/m.gguf", served_model_name="m", port=0, engine={"deterministic": value})
+    with built(options) as stack:
+        (engine,) = (service for service in stack.services if service.name == "engine")
+        assert [argument for argument in engine.arguments if "deterministic" in argument] == ([flag] if flag else [])
+
+
 def test_there_are_four_services_and_the_gateway_takes_the_clients() -> None:
     with built() as stack:
         assert [service.name for service in stack.services] == list(NAMES)

@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 from engine_svc.attention import reference
 from engine_svc.attention.interface import AttentionConfig
 from engine_svc.attention.reference import ReferenceAttention
-from tests.engine_svc.attention.paged import BLOCK_SIZE, NUM_BLOCKS, attend, config, histories
+from tests.engine_svc.attention.paged import BLOCK_SIZE, NUM_BLOCKS, History, attend, config, histories
 
 
-def new_backend(config: AttentionConfig) -> ReferenceAttention:
+def new_backend(config: AttentionConfig, *, independent_rows: bool = False) -> ReferenceAttention:
     """A backend whose cache is full of what nobody may ever see."""
-    backend = ReferenceAttention(config, num_blocks=NUM_BLOCKS, block_size=BLOCK_SIZE)
+    backend = ReferenceAttention(
+        config, num_blocks=NUM_BLOCKS, block_size=BLOCK_SIZE, independent_rows=independent_rows
+    )
     for cache in backend.cache:
         cache.fill_(torch.nan)
     return backend
@@ -31,6 +33,7 @@ def new_backend(config: AttentionConfig) -> ReferenceAttention:
     window=st.sampled_from([None, 1, 3, 5, 100]),
     scale=st.sampled_from([None, 1.0]),
     softcap=st.sampled_from([None, 1.5]),
+    independent_rows=st.booleans(),
 )
 def test_any_cut_into_steps_gives_plain_causal_attention(
     lengths: list[int],
@@ -40,10 +43,11 @@ def test_any_cut_into_steps_gives_plain_causal_attention(
     window: int | None,
     scale: float | None,
     softcap: float | None,
+    independent_rows: bool,
 ) -> None:
     shape = config(2 * group, 2, head_dim, window, scale=scale, softcap=softcap)
     sequences = histories(shape, lengths)
-    backend = new_backend(shape)
+    backend = new_backend(shape, independent_rows=independent_rows)
     sizes = cycle(chunks)
     computed = [0] * len(sequences)
 
@@ -67,6 +71,29 @@ def test_long_runs_are_cut_without_a_trace(window: int | None) -> None:
 
     expected = history.naive(0, len(history.query), shape)
     torch.testing.assert_close(torch.cat(outs).double(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("softcap", [None, 1.5])
+def test_independent_rows_are_the_same_in_any_step_on_any_number_of_threads(
+    dtype: torch.dtype, softcap: float | None
+) -> None:
+    shape = config(6, 2, 10, window=70, dtype=dtype, softcap=softcap)
+    first, second = histories(shape, [120, 37])
+    before = torch.get_num_threads()
+
+    def attended(num_threads: int, *steps: list[tuple[History, int, int]]) -> torch.Tensor:
+        torch.set_num_threads(num_threads)
+        backend = new_backend(shape, independent_rows=True)
+        return torch.cat([attend(backend, runs)[-1] for runs in steps])
+
+    try:
+        whole = attended(1, [(first, 0, 120)])
+        cut = attended(2, [(first, 0, 1)], [(second, 0, 37), (first, 1, 64)], [(first, 64, 119)], [(first, 119, 120)])
+    finally:
+        torch.set_num_threads(before)
+
+    assert torch.equal(whole, cut)
 
 
 def test_layers_have_caches_of_their_own() -> None:

@@ -103,6 +103,13 @@ def test_a_real_folder_says_how_it_is_used(minilm: Path) -> None:
     )  # fmt: skip
 
 
+def test_an_encoder_has_no_compiled_kernels(tmp_path: Path) -> None:
+    folder = tiny.save(tiny_encoders.random_encoder(tiny_encoders.bert()), tmp_path)
+
+    with pytest.raises(ModelLoadError, match="attention backend cpu is for decoders"):
+        load_embedder(model=folder, attention_backend="cpu")
+
+
 def test_the_output_matrix_is_not_loaded(tmp_path: Path) -> None:
     model = tiny.random_model(tiny.llama(vocab_size=1000))
     with torch.no_grad():
@@ -115,7 +122,8 @@ def test_the_output_matrix_is_not_loaded(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("architectures", "config", "reason"),
     [
-        (["MPNetModel"], {}, "MPNetModel is not supported for embedding; supported are BertModel, BertForMaskedLM"),
+        (["MPNetModel"], {}, r"MPNetModel is not supported.*Supported encoders: BertModel, BertForMaskedLM"),
+        (["GPTNeoXForCausalLM"], {}, "GPTNeoXForCausalLM is not supported"),
         ([], {}, "none given"),
         (["Qwen2ForCausalLM"], {"is_causal": False}, "is_causal False is not supported"),
         (["LlamaModel"], {"use_bidirectional_attention": True}, "use_bidirectional_attention True"),

@@ -9,11 +9,12 @@ import torch
 
 from engine_svc.execution.runner import Runner, ScheduledSequence
 from engine_svc.models.precision import resolve_dtype
-from engine_svc.request import Request, Sampled, SamplingParams
+from engine_svc.request import Request, Sampled, SamplingParams, TokenLogprobs
 from engine_svc.scheduling.speculation import Speculation
 from engine_svc.weights.errors import ModelLoadError
 from tests.engine_svc import tiny
 from tests.engine_svc.execution.sampling.given import sequence
+from tests.engine_svc.given import Answer
 from tests.engine_svc.running import BLOCK_SIZE, greedy, load, num_preemptions, outputs, run
 
 PROMPTS = [[5, 9, 11], list(range(10, 31)), [3], [7, 7, 7, 7], list(range(60, 47, -1))]
@@ -119,6 +120,29 @@ def test_speculation_changes_nothing(runner: Runner, options: dict[str, Any]) ->
     answers = run(runner, requests, speculation=Speculation(6, 24), **options)
 
     assert [outputs([answer]) for answer in answers] == expected
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize(
+    "given", [{"dtype": "float32"}, {"dtype": "bfloat16"}, {"dtype": "auto", "quantization": "int8"}], ids=str
+)
+def test_with_the_kernels_speculation_does_not_change_a_bit(folder: str, given: dict[str, Any]) -> None:
+    runner = load(folder, **given)
+    requests = [*mixed(), *[greedy(prompt, 60, logprobs=2) for prompt in PROMPTS]]
+
+    plain = run(runner, requests)
+    guessing = run(runner, requests, speculation=Speculation(6, 24), max_num_seqs=2)
+
+    assert runner.info.rows_are_independent
+    assert outputs(guessing) == outputs(plain)
+    assert logprobs(guessing) == logprobs(plain)
+    assert max(len(chunk.token_ids) for answer in guessing for chunk in answer.chunks) > 1
+
+
+def logprobs(answers: list[Answer]) -> list[list[TokenLogprobs]]:
+    """Of every request, choice by choice."""
+    chunks = [sorted(answer.chunks, key=lambda chunk: chunk.index) for answer in answers]
+    return [[one for chunk in of_request for one in chunk.logprobs] for of_request in chunks]
 
 
 def test_drafts_that_are_right_come_with_the_token_that_is_due(runner: Runner) -> None:

@@ -70,6 +70,12 @@ def accepts(constraint: Constraint | CompiledGrammar, text: str) -> bool:
     return mask is None or bool(mask[EOS])
 
 
+def text_of(token_ids: Iterable[int]) -> str:
+    """What tokens say, words and single bytes."""
+    words = {word(text): text.encode() for text in WORDS}
+    return b"".join(words.get(token_id) or bytes([token_id]) for token_id in token_ids).decode()
+
+
 def texts_of(mask: Mask | None) -> set[str]:
     """What a mask allows, special tokens as ``<eos>`` and the like, incomplete characters left out."""
     assert mask is not None

@@ -123,6 +123,18 @@ def test_a_tag_of_several_tokens_is_opened_as_a_whole() -> None:
     assert "!" in texts_of(one.allowed(spelled("<t>"), may_end=True))
 
 
+def test_a_tag_and_the_constraint_may_begin_alike() -> None:
+    thinking = Thinking(False, tuple(spelled("<t>")), (CLOSE,))
+    grammar = compiled(choice("<yes>"), thinking=thinking)
+    obeying, thinks = grammar.matcher((EOS,), (EOS,)), grammar.matcher((EOS,), (EOS,))
+    for one in (obeying, thinks):
+        assert texts_of(one.allowed([], may_end=True)) == {"<"}
+        assert texts_of(one.allowed(spelled("<"), may_end=True)) == {"t", "y", "ye", "yes"}
+    assert texts_of(obeying.allowed(spelled("<y"), may_end=True)) == {"e"}
+    assert "!" in texts_of(thinks.allowed(spelled("<t>"), may_end=True))
+    assert texts_of(thinks.allowed([*spelled("<t>hm"), CLOSE], may_end=True)) == {"<"}
+
+
 @pytest.mark.parametrize(
     ("closing", "next_texts"),
     [

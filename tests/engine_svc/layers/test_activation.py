@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from transformers.activations import ACT2FN
 
-from engine_svc.layers.activation import ACTIVATIONS
+from engine_svc.layers.activation import ACTIVATIONS, INDEPENDENT_ACTIVATIONS
 
 
 @pytest.mark.parametrize("name", sorted(ACTIVATIONS))
@@ -13,3 +15,39 @@ def test_it_is_what_transformers_means_by_the_name(name: str, dtype: torch.dtype
     x = torch.linspace(-9, 9, 101, dtype=dtype)
 
     assert torch.equal(ACTIVATIONS[name](x), ACT2FN[name](x))
+
+
+@pytest.fixture
+def _threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def test_the_independent_ones_go_by_the_same_names() -> None:
+    assert INDEPENDENT_ACTIVATIONS.keys() == ACTIVATIONS.keys()
+
+
+@pytest.mark.parametrize("name", sorted(INDEPENDENT_ACTIVATIONS))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_independent_ones_differ_by_rounding_at_most(name: str, dtype: torch.dtype) -> None:
+    x = torch.cat((torch.linspace(-9, 9, 101), torch.tensor([-1e30, -200.0, -0.0, 0.0, 200.0, 1e30]))).to(dtype)
+
+    torch.testing.assert_close(INDEPENDENT_ACTIVATIONS[name](x), ACTIVATIONS[name](x))
+
+
+@pytest.mark.usefixtures("_threads")
+@pytest.mark.parametrize("name", sorted(INDEPENDENT_ACTIVATIONS))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_number_does_not_feel_its_place(name: str, dtype: torch.dtype) -> None:
+    function = INDEPENDENT_ACTIVATIONS[name]
+    x = (torch.randn(70_001, generator=torch.Generator().manual_seed(0)) * 4).to(dtype)
+    alone = torch.cat([function(number[None]) for number in x[:2000]])
+
+    for num_threads in (1, 2, 3):
+        torch.set_num_threads(num_threads)
+        whole = function(x)
+        assert torch.equal(whole[:2000], alone)
+        for first, last in ((1, 6), (3, 34), (7, 1008), (13, 33_014), (1, 69_002)):
+            assert torch.equal(function(x[first:last]), whole[first:last])
+            assert torch.equal(function(x[first:last].clone()), whole[first:last])

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from jinja2 import TemplateError
 
 from engine_svc import LLM, SamplingParams
@@ -308,7 +309,7 @@ def test_settings_may_stand_in_the_environment(tiny_folder: str, monkeypatch: py
         LLM(tiny_folder).generate([[5] * 32])
 
 
-def at_step(llm: LLM, monkeypatch: pytest.MonkeyPatch, number: int, action: Callable[[], None]) -> None:
+def at_step(llm: LLM, monkeypatch: pytest.MonkeyPatch, number: int, action: Callable[[], object]) -> None:
     """Do something as this step begins."""
     runner = engine_of(llm)._runner
     real, counted = runner.execute, iter(range(1_000_000))
@@ -344,6 +345,23 @@ def test_a_step_that_fails_is_an_error_and_leaves_it_usable(llm: LLM, monkeypatc
 
     assert is_idle(llm)
     assert llm.generate(PROMPTS, GREEDY) == expected
+
+
+def test_logs_do_not_go_where_the_program_writes(
+    tiny_folder: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = structlog.get_config()
+    structlog.reset_defaults()
+    try:
+        llm = LLM(tiny_folder, num_blocks=8)
+        at_step(llm, monkeypatch, 0, lambda: 1 / 0)
+        with pytest.raises(RuntimeError):
+            llm.generate("x", use_tqdm=False)
+    finally:
+        structlog.configure(**before)
+    shown = capsys.readouterr()
+    assert "ZeroDivisionError" in shown.err
+    assert shown.out == ""
 
 
 def test_calls_from_threads_take_turns(llm: LLM) -> None:

@@ -40,6 +40,24 @@ def test_where_new_tokens_end_a_choice(
     assert ending_of(fresh(**params), Sampled(new)) == expected
 
 
+@pytest.mark.parametrize(
+    ("params", "new", "expected"),
+    [
+        ({"max_tokens": 9}, (7,), Ending(1, "stop")),
+        ({"max_tokens": 9}, (), Ending(0, "stop")),
+        ({"max_tokens": 1}, (7,), Ending(1, "stop")),
+        ({"max_tokens": 1}, (7, 8), Ending(1, "length")),
+        ({"max_tokens": 9, "min_tokens": 5}, (7,), Ending(1, "stop")),
+        ({"max_tokens": 9, "ignore_eos": True}, (7,), Ending(1, "stop")),
+        ({"max_tokens": 9, "stop": [STOP]}, (STOP, 7), Ending(1, "stop", STOP)),
+    ],
+)
+def test_a_fulfilled_constraint_ends_a_choice(
+    params: dict[str, object], new: tuple[int, ...], expected: Ending
+) -> None:
+    assert ending_of(fresh(**params), Sampled(new, completed=True)) == expected
+
+
 def test_tokens_of_earlier_steps_count() -> None:
     sequence = fresh(max_tokens=4, min_tokens=2)
     sequence.token_ids += [7, 8]

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine_svc.execution.sampling.state import SamplingState
+from engine_svc.grammar.interface import Grammar
 from engine_svc.request import Request, SamplingParams
 from engine_svc.scheduling.sequence import Sequence
 
@@ -17,10 +18,16 @@ _seq_ids = count()
 
 
 def sequence(
-    output: Iterable[int] = (), *, prompt: Iterable[int] = (0,), index: int = 0, eos: Iterable[int] = (), **params: Any
+    output: Iterable[int] = (),
+    *,
+    prompt: Iterable[int] = (0,),
+    index: int = 0,
+    eos: Iterable[int] = (),
+    grammar: Grammar | None = None,
+    **params: Any,
 ) -> Sequence:
     """A sequence that has this output already."""
-    request = Request("r", tuple(prompt), SamplingParams(**params), frozenset(eos))
+    request = Request("r", tuple(prompt), SamplingParams(**params), frozenset(eos), grammar=grammar)
     return Sequence(request, index, next(_seq_ids), [*request.prompt_token_ids, *output])
 
 

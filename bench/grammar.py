@@ -1,0 +1,103 @@
+"""What a constraint costs: to read a vocabulary, to compile a schema, and to make and apply one mask.
+
+    python -m bench.grammar --tokenizer .models/tokenizers/qwen3
+
+Processor time of the thread, so that other programs disturb little. Masks are made along a complete output of a nested
+schema, with the tokens that the tokenizer itself would choose.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from engine_svc.grammar.compiler import GrammarCompiler, vocabulary_of
+from engine_svc.grammar.token_bytes import read_token_bytes
+from engine_svc.request import Constraint
+
+_ADDRESS: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {"street": {"type": "string"}, "zip": {"type": "string", "pattern": "^[0-9]{5}$"}},
+    "required": ["street", "zip"],
+}
+_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 40},
+        "age": {"type": "integer", "minimum": 0},
+        "tags": {"type": "array", "items": {"enum": ["new", "old", "blue"]}, "maxItems": 5},
+        "addresses": {"type": "array", "items": {"$ref": "#/$defs/address"}},
+    },
+    "required": ["name", "age", "tags", "addresses"],
+    "$defs": {"address": _ADDRESS},
+}
+_VALUE: Final = {
+    "name": "Ada Lovelace, Countess of Größe",
+    "age": 36,
+    "tags": ["new", "blue"],
+    "addresses": [{"street": f"{number} St James's Square, London", "zip": "12345"} for number in range(12)],
+}
+_COMPILATIONS: Final = 50
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tokenizer", type=Path, required=True, help="a folder with tokenizer.json")
+    return parser.parse_args()
+
+
+def _timed(action: Any) -> tuple[Any, float]:
+    started = time.thread_time()
+    result = action()
+    return result, time.thread_time() - started
+
+
+def main() -> None:
+    folder = _arguments().tokenizer
+    tokens, reading = _timed(lambda: read_token_bytes(folder))
+    vocabulary, building = _timed(lambda: vocabulary_of(tokens, len(tokens.spelled)))
+    print(f"{len(tokens.spelled)} tokens: read in {reading:.2f} s, made ready in {building:.2f} s")
+    compiler, constraint = GrammarCompiler(vocabulary), Constraint("json_schema", json.dumps(_SCHEMA))
+    closed = Constraint("json_schema", json.dumps(_closed(_SCHEMA)))
+    _compilations("open objects", compiler, constraint)
+    _compilations("closed objects", compiler, closed)
+    output = Tokenizer.from_file(str(folder / "tokenizer.json")).encode(json.dumps(_VALUE, ensure_ascii=False)).ids
+    _masks(compiler.compile(constraint).matcher((), ()), output, vocabulary.size)
+
+
+def _closed(value: Any) -> Any:
+    """The schema with no other properties than those it names."""
+    if not isinstance(value, dict):
+        return value
+    closed = {key: _closed(item) for key, item in value.items()}
+    return closed | {"additionalProperties": False} if "required" in value else closed
+
+
+def _compilations(name: str, compiler: GrammarCompiler, constraint: Constraint) -> None:
+    seconds = [_timed(lambda: compiler.compile(constraint))[1] * 1e3 for _ in range(_COMPILATIONS)]
+    print(f"compile, {name}: median {statistics.median(seconds):.1f} ms, worst {max(seconds):.1f} ms")
+
+
+def _masks(matcher: Any, output: list[int], size: int) -> None:
+    logits = np.zeros(size, np.float32)
+    making, applying = [], []
+    for count in range(len(output)):
+        mask, seconds = _timed(lambda: matcher.allowed(output[:count], may_end=True))  # noqa: B023  # called at once
+        making.append(seconds * 1e6)
+        assert mask[output[count]], "the tokenizer's own spelling is not allowed"
+        applying.append(_timed(lambda: np.where(mask, logits, -np.inf))[1] * 1e6)  # noqa: B023
+    print(
+        f"mask: mean {statistics.mean(making):.0f} us, median {statistics.median(making):.0f}, "
+        f"worst {max(making):.0f}; to apply {statistics.median(applying):.0f}; {len(output)} tokens"
+    )
+
+
+if __name__ == "__main__":
+    main()

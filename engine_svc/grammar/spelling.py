@@ -1,0 +1,112 @@
+"""How the names and texts of a JSON value may be spelled, as options for llguidance and changes to the schema.
+
+llguidance lets the name of an additional property be spelled with escapes: ``"\\u0061"`` passes for a name other than
+``"a"``, and whoever parses the output finds ``a`` with a value that its schema forbids. Names that match a pattern have
+one spelling only, so additional properties become properties whose names match the pattern of all other names. Where
+that cannot be done, because patterns must not overlap, ``\\u`` escapes are not allowed at all.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from copy import deepcopy
+from typing import Any, Final
+
+from engine_svc.grammar.json_schema import Schema, declared_names, subschemas
+
+_Tree = dict[str, "_Tree"]
+
+_MOST_NAMES: Final = 200
+"""The pattern of all other names grows with them, and so does the time to compile it."""
+_LONGEST_NAME: Final = 100
+"""It nests once for each letter."""
+
+_WHITE_SPACE: Final = r"\x20|\n\x20{0,24}"
+"""Between two tokens of JSON: a space, or a new line with indentation. Without a bound a model can go on for ever."""
+_SHORT_ESCAPES: Final = 'nrbtf\\"'
+
+_APPLICATORS: Final = ("$ref", "anyOf", "oneOf")
+_ANNOTATIONS: Final = frozenset({
+    "$defs", "definitions", "$schema", "$id", "id", "$anchor", "$comment", "title", "description", "default",
+    "examples", "deprecated", "readOnly", "writeOnly",
+})  # fmt: skip
+_ANY: Final = r"[\s\S]"
+_END: Final = ""
+"""Key of a tree node at which a name ends."""
+
+
+def embedded(schema: Schema) -> str:
+    """The schema as text that can follow ``%json``, with our options, which its author cannot change."""
+    options: dict[str, Any] = {"whitespace_pattern": _WHITE_SPACE, "json_allow_general_unicode_escapes": True}
+    nodes = [node for _, node in subschemas(schema)]
+    if any(map(_is_open, nodes)):
+        if any(map(_must_not_change, nodes)):
+            options["json_allowed_escapes"] = _SHORT_ESCAPES
+        else:
+            schema = _with_patterns(schema)
+    return json.dumps({**schema, "x-guidance": options})
+
+
+def other_names(names: Iterable[str]) -> str:
+    """Matches, as a whole, every text that is none of ``names``."""
+    tree: _Tree = {}
+    for name in names:
+        node = tree
+        for letter in name:
+            node = node.setdefault(letter, {})
+        node[_END] = {}
+    return f"^({_others(tree)})$"
+
+
+def _is_open(schema: Schema) -> bool:
+    """Whether an object may have names that are not declared, beside some that are."""
+    return _speaks_of_names(schema) and schema.get("additionalProperties", True) is not False
+
+
+def _speaks_of_names(schema: Schema) -> bool:
+    return bool(declared_names(schema)) or bool(schema.get("patternProperties"))
+
+
+def _must_not_change(schema: Schema) -> bool:
+    """Whether patterns would overlap, with the schema's own or those of a schema that it is merged with, or be huge."""
+    names = declared_names(schema)
+    too_large = len(names) > _MOST_NAMES or max(map(len, names), default=0) > _LONGEST_NAME
+    own_patterns = bool(schema.get("patternProperties")) and _is_open(schema)
+    into_the_changed = "additionalProperties" in str(schema.get("$ref", ""))
+    return _is_merged(schema) or own_patterns or into_the_changed or too_large
+
+
+def _is_merged(schema: Schema) -> bool:
+    """Whether something else must hold beside a reference or alternatives."""
+    applicators = [key for key in _APPLICATORS if key in schema]
+    others = schema.keys() - _ANNOTATIONS - set(applicators[:1])
+    return "allOf" in schema or (bool(applicators) and bool(others))
+
+
+def _with_patterns(schema: Schema) -> Schema:
+    """A copy in which open objects with declared names have a pattern for all others."""
+    copy: Schema = deepcopy(schema)
+    for node in [node for _, node in subschemas(copy)]:
+        if _is_open(node):
+            names, others = declared_names(node), node.get("additionalProperties", True)
+            node["properties"] = dict.fromkeys(names, others) | node.get("properties", {})
+            node["patternProperties"] = {other_names(names): others}
+            node["additionalProperties"] = False
+    return copy
+
+
+def _others(tree: _Tree) -> str:
+    """What is no end of a name, from here: the end itself, another letter, or one of the letters and then others."""
+    letters = [letter for letter in tree if letter != _END]
+    ways = [] if _END in tree else [""]
+    if not letters:
+        return "|".join([*ways, f"{_ANY}+"])
+    ways.append(f"[^{''.join(map(_in_class, letters))}]{_ANY}*")
+    ways += [f"{re.escape(letter)}({_others(tree[letter])})" for letter in letters]
+    return "|".join(ways)
+
+
+def _in_class(letter: str) -> str:
+    return "\\" + letter if letter in "\\]^-[&~" else letter

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine_svc.embedding.headless import Headless, with_head
+from engine_svc.weights.checkpoint import open_checkpoint
+from tests.engine_svc import tiny
+
+
+@pytest.mark.parametrize(
+    ("saved", "whole"),
+    [
+        ("Qwen3Model", "Qwen3ForCausalLM"),
+        ("Qwen3ForCausalLM", "Qwen3ForCausalLM"),
+        ("FalconModel", "FalconModel"),
+        ("BertModel", "BertModel"),
+    ],
+)
+def test_the_whole_model_of_a_known_family(saved: str, whole: str) -> None:
+    assert with_head(saved) == whole
+
+
+def test_a_checkpoint_is_the_same_with_and_without_its_head(tmp_path: Path) -> None:
+    model = tiny.random_model(tiny.llama(tie_word_embeddings=False))
+    whole = Headless(open_checkpoint(Path(tiny.save(model, tmp_path / "whole"))))
+    below = Headless(open_checkpoint(Path(tiny.save(model.base_model, tmp_path / "below"))))
+
+    names = [{tensor.name for tensor in checkpoint.tensors()} for checkpoint in (whole, below)]
+
+    assert names[0] == names[1] == {name for name in model.state_dict() if name != "lm_head.weight"}
+    for checkpoint in (whole, below):
+        assert checkpoint.config["architectures"] == ["LlamaForCausalLM"]
+        assert checkpoint.config["tie_word_embeddings"]
+        assert checkpoint.eos_token_ids == (2,)
+        assert not checkpoint.is_quantized

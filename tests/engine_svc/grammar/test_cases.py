@@ -1,0 +1,220 @@
+"""What constraints must allow, must forbid, and must refuse, in short."""
+
+from __future__ import annotations
+
+import json
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from engine_svc.request import Constraint
+from svclib.errors import InvalidRequest
+from tests.engine_svc.grammar.given import accepts, choice, compiled, schema
+
+TEXT_OF_20: dict[str, Any] = {"type": "string", "maxLength": 20}
+CLOSED: dict[str, Any] = {
+    "type": "object",
+    "properties": {"a": {"type": "string"}},
+    "required": ["a"],
+    "additionalProperties": False,
+}
+LARGE: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "s": {"type": "string", "maxLength": 65536},
+        "l": {"type": "array", "maxItems": 100_000, "items": {"type": "number"}},
+    },
+    "required": ["s", "l"],
+    "additionalProperties": False,
+}
+
+
+def nested(depth: int) -> dict[str, Any]:
+    inner: dict[str, Any] = {"type": "integer"}
+    for _ in range(depth):
+        inner = {"items": inner}
+    return inner
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (TEXT_OF_20, r'"say \"hi\"\n"'),
+        (TEXT_OF_20, '"日本語"'),
+        (TEXT_OF_20, r'"\u00e9"'),
+        (TEXT_OF_20, r'"\ud83d\ude00 is one character"'),
+        (TEXT_OF_20, '"12345678901234567890"'),
+        (TEXT_OF_20, '""'),
+        ({"type": "object", "properties": {"a": {"type": "string"}}}, "{}"),
+        ({"type": "object", "properties": {"a": {"type": "string"}}}, '{"a":"x"}'),
+        ({"type": "object", "properties": {"a": {"type": "string"}}}, r'{"a":"\u00e9"}'),
+        (CLOSED, '{"a": "x"}'),
+        (CLOSED, '{\n    "a": "x"\n}'),
+        ({"type": "integer"}, "-120"),
+        ({"type": "number"}, "1.5e-7"),
+        ({"enum": ["a", 1, None]}, "null"),
+        ({"type": "string", "pattern": "^(a+)+$"}, f'"{"a" * 200}"'),
+        ({"type": "string", "pattern": "b"}, '"abc"'),
+        ({"const": {"b": 1, "a": "é"}}, '{"b":1,"a":"é"}'),
+        ({}, '[{"any":[1,"thing"]},null]'),
+    ],
+)
+def test_allowed(value: Any, text: str) -> None:
+    assert accepts(schema(value), text)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (TEXT_OF_20, '"123456789012345678901"'),
+        (TEXT_OF_20, '"\n"'),
+        (TEXT_OF_20, r'"\ud83d"'),
+        (CLOSED, "{}"),
+        (CLOSED, '{"a":"x","b":1}'),
+        (CLOSED, '{"a":"x"} '),
+        (CLOSED, ' {"a":"x"}'),
+        (CLOSED, '{\n\n"a":"x"}'),
+        (CLOSED, '{"a":  "x"}'),
+        (CLOSED, "{" + "\n" + " " * 25 + '"a":"x"}'),
+        ({"type": "integer"}, "01"),
+        ({"type": "integer"}, "1.5"),
+        ({"type": "integer"}, ""),
+        ({"type": "object", "properties": {"a": {"type": "integer"}}}, r'{"\u0061":"x"}'),
+        ({"type": "object", "properties": {"é": {"type": "integer"}}}, r'{"\u00e9":"x"}'),
+        ({"type": "object", "properties": {"a": {"type": "integer"}}}, '{"a":1,"a":"x"}'),
+        ({"allOf": [{"properties": {"a": {"type": "integer"}}}, {"required": ["b"]}]}, r'{"b":1,"\u0061":"x"}'),
+        ({"patternProperties": {"^a": {"type": "integer"}}}, r'{"\u0061":"x"}'),
+    ],
+)
+def test_forbidden(value: Any, text: str) -> None:
+    assert not accepts(schema(value), text)
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ({"$defs": {"A": {"$ref": "#/$defs/A"}}, "$ref": "#/$defs/A"}, "nothing but itself"),
+        ({"$ref": "#"}, "nothing but itself"),
+        ({"$ref": "http://example.invalid/s.json"}, "only references into the schema"),
+        ({"$ref": "file:///etc/passwd"}, "only references into the schema"),
+        ({"$ref": "other.json#/a"}, "only references into the schema"),
+        ({"type": "string", "pattern": "["}, "unclosed character class"),
+        ({"type": "string", "pattern": "(?=a)b"}, "look-around"),
+        ({"type": "string", "pattern": r"(a)\1"}, "backreferences"),
+        ({"type": "string", "pattern": "(" * 3000 + ")" * 3000}, "pattern"),
+        ({"type": "string", "pattern": "a" * 4097}, "4096 characters"),
+        ({"type": "strin"}, "strin"),
+        ({"type": "string", "format": "postcode"}, "postcode"),
+        ({"not": {"type": "string"}}, "not"),
+        ({"if": {}, "then": {}}, "if"),
+        ({"type": "array", "uniqueItems": True}, "uniqueItems"),
+        ({"type": "array", "contains": {}}, "contains"),
+        ({"propertyNames": {"minLength": 1}}, "propertyNames"),
+        ({"unevaluatedProperties": False}, "unevaluatedProperties"),
+        ({"dependentRequired": {"a": ["b"]}}, "dependentRequired"),
+        ({"$dynamicRef": "#a"}, r"\$dynamicRef"),
+        ({"disallow": "string"}, "disallow"),
+        ({"oneOf": [{"type": "number"}, {"type": "integer"}]}, "oneOf"),
+        ({"enum": []}, "empty"),
+        ({"type": "string", "minLength": 3, "maxLength": 2}, "minLength"),
+        ({"type": "string", "minLength": -1}, "minLength"),
+        ({"type": "integer", "minimum": 1.2, "maximum": 1.8}, "no integer"),
+        ({"type": "integer", "minimum": 2**53 + 1}, "2\\^53"),
+        ({"type": "object", "minProperties": 2}, "minProperties"),
+        ({"$schema": "http://json-schema.org/draft-03/schema#"}, "draft"),
+        (nested(65), "64 levels"),
+        ("[" * 100_000, "64 levels"),
+        ({"properties": {f"p{n}": {} for n in range(1001)}}, "1000 properties"),
+        ("[]", "must be a JSON object"),
+        ("true", "must be a JSON object"),
+        ("", "Expecting value"),
+        ('{"minimum": NaN}', "NaN"),
+        (json.dumps({"enum": ["x" * 1000] * 300}), "bytes at most"),
+    ],
+)
+def test_refused(value: Any, reason: str) -> None:
+    with pytest.raises(InvalidRequest, match=reason) as caught:
+        compiled(schema(value))
+    assert caught.value.param == "json_schema"
+    assert "\n" not in caught.value.message
+    assert len(caught.value.message) < 500
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        nested(60),
+        LARGE,
+        {"enum": [f"value {n}" for n in range(10_000)]},
+        {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(1000)}},
+        {"type": "object", "properties": {"x" * 5000: {"type": "string"}}},
+        {"type": "string", "pattern": "((a{1,100}){1,100}){1,100}"},
+        {"type": "array", "minItems": 10**9},
+    ],
+)
+def test_what_is_large_compiles_fast_or_is_refused(value: Any) -> None:
+    started = monotonic()
+    try:
+        compiled(schema(value))
+    except InvalidRequest:
+        assert value is not LARGE
+    assert monotonic() - started < 20  # it takes a tenth of a second; what hangs takes for ever
+
+
+def test_options_of_the_compiler_in_a_schema_change_nothing() -> None:
+    lenient = {"x-guidance": {"lenient": True, "whitespace_pattern": "x"}}
+    with pytest.raises(InvalidRequest, match="not"):
+        compiled(schema({"not": {}} | lenient))
+    assert not accepts(schema({"type": "array"} | lenient), "[x]")
+
+
+@pytest.mark.parametrize(
+    ("constraint", "good", "bad"),
+    [
+        (Constraint("json_object"), ["{}", '{"a": [1]}'], ["[]", '"a"', ""]),
+        (Constraint("regex", "[a-c]+x?"), ["abc", "ax"], ["x", "axx", "abcd", ""]),
+        (Constraint("regex", "^(a|b)$"), ["a", "b"], ["ab", "^a$"]),
+        (Constraint("regex", "a/b"), ["a/b"], ["a\\/b"]),
+        (Constraint("regex", "größe|日本"), ["größe", "日本"], ["groesse"]),
+        (choice("yes", "yes, please", 'say "no"\n'), ["yes", "yes, please", 'say "no"\n'], ["yes,", "no", ""]),
+        (choice("é", "a/b"), ["é", "a/b"], ["e"]),
+        (Constraint("grammar", 'start: "a" WORD*\nWORD: /b+/'), ["a", "abbb"], ["b", "ac"]),
+        (Constraint("grammar", 'root ::= "x" num\nnum ::= [0-9]+'), ["x12"], ["x", "12"]),
+        (Constraint("grammar", 'start: "<" %json {"type": "null"} ">"'), ["<null>"], ["null", "<1>"]),
+        (Constraint("grammar", r'start: "%json {" /%json \{/ | "a" // %json {'), ["%json {%json {", "a"], ["{"]),
+    ],
+)
+def test_other_constraints(constraint: Constraint, good: list[str], bad: list[str]) -> None:
+    grammar = compiled(constraint)
+    assert [text for text in good if not accepts(grammar, text)] == []
+    assert [text for text in bad if accepts(grammar, text)] == []
+
+
+@pytest.mark.parametrize(
+    ("constraint", "reason"),
+    [
+        (Constraint("regex", "["), "unclosed character class"),
+        (Constraint("regex", ""), "no text matches"),
+        (Constraint("regex", "(?i)a"), "flags"),
+        (Constraint("regex", "[a&&b]"), "must be escaped"),
+        (choice(), "choices"),
+        (choice("a", ""), "empty"),
+        (choice(*["a"] * 10_001), "choices"),
+        (choice("a" * 262_145), "bytes at most"),
+        (Constraint("grammar", "start: nothing"), "unknown name"),
+        (Constraint("grammar", "start: start"), "no text matches"),
+        (Constraint("grammar", "%%%"), "neither"),
+        (Constraint("grammar", ""), "neither"),
+        (Constraint("grammar", "start: " + "(" * 10_000 + '"a"' + ")" * 10_000), "nested"),
+        (Constraint("grammar", "root ::= " + "(" * 10_000 + '"a"' + ")" * 10_000), "neither"),
+        (Constraint("grammar", "start: %json {"), "not followed by a JSON object"),
+        (Constraint("grammar", 'start: %json {"$ref": "#"}'), "nothing but itself"),
+        (Constraint("grammar", 'start: %json {"not": {}, "x-guidance": {"lenient": true}}'), "not"),
+    ],
+)
+def test_other_constraints_refused(constraint: Constraint, reason: str) -> None:
+    with pytest.raises(InvalidRequest, match=reason) as caught:
+        compiled(constraint)
+    assert (caught.value.param or "").partition(".")[0] == constraint.kind
+    assert len(caught.value.message) < 500

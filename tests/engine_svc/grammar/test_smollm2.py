@@ -1,0 +1,49 @@
+"""A small real model, which would rather chat, answers fifty schemas of fifty with JSON that is valid by them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from engine_svc.grammar.compiler import GrammarCompiler, load_vocabulary
+from engine_svc.request import Constraint, Request, SamplingParams
+from svclib.gguf_tokenizer import load_gguf_tokenizer
+from tests.engine_svc.given import Answer
+from tests.engine_svc.running import load, run
+from tests.schemas import SCHEMAS
+
+MAX_TOKENS = 160
+
+
+@pytest.fixture(scope="module")
+def answers(smollm2: Path) -> dict[str, tuple[Answer, str]]:
+    """What the model said about each schema, all of them at once."""
+    tokenizer, ends = load_gguf_tokenizer(smollm2)
+    runner = load(str(smollm2), dtype="auto", block_size=16, num_blocks=1024, num_threads=None)
+    compiler = GrammarCompiler(load_vocabulary(str(smollm2), runner.info.vocab_size))
+
+    def request(name: str, schema: Any) -> Request:
+        constraint = Constraint("json_schema", json.dumps(schema))
+        messages = [{"role": "user", "content": f"Give me an example of this: {name}"}]
+        prompt: Any = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+        params = SamplingParams(temperature=0.0, max_tokens=MAX_TOKENS, constraint=constraint)
+        return Request(name, tuple(prompt), params, frozenset(ends), grammar=compiler.compile(constraint))
+
+    said = run(runner, [request(*item) for item in SCHEMAS.items()], block_size=16, max_num_seqs=64)
+    texts: Any = [tokenizer.decode(answer.token_ids[0], skip_special_tokens=True) for answer in said]
+    return dict(zip(SCHEMAS, zip(said, texts, strict=True), strict=True))
+
+
+def test_there_are_fifty() -> None:
+    assert len(SCHEMAS) == 50
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_the_answer_is_valid(answers: dict[str, tuple[Answer, str]], name: str) -> None:
+    answer, text = answers[name]
+    assert (answer.error, answer.finish_reasons[0]) == (None, "stop"), text
+    jsonschema.validate(json.loads(text), SCHEMAS[name])

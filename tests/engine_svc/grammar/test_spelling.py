@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine_svc.grammar.spelling import embedded, other_names
+
+LETTERS = st.text(alphabet=r"ab]\^-[&~\"é" + "\n", max_size=4)
+OPEN: dict[str, Any] = {"properties": {"a": {"type": "integer"}}}
+
+
+@given(names=st.lists(LETTERS, max_size=6), candidates=st.lists(LETTERS, max_size=10))
+def test_all_names_but_some(names: list[str], candidates: list[str]) -> None:
+    pattern = re.compile(other_names(names).removesuffix("$"))
+    for text in [*names, *candidates]:
+        assert (pattern.fullmatch(text) is None) == (text in names)
+
+
+def options(schema: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(embedded(schema))["x-guidance"]
+    return found
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"allOf": [OPEN, {"required": ["b"]}]},
+        {"$ref": "#/$defs/a", "$defs": {"a": OPEN}, "required": ["b"]},
+        {"anyOf": [OPEN, {"type": "null"}], "type": ["object", "null"]},
+        {"patternProperties": {"^a": {"type": "null"}}},
+        {"properties": {f"p{n}": {} for n in range(201)}},
+        {"properties": {"x" * 101: {}}},
+        OPEN | {"additionalProperties": {"$ref": "#/additionalProperties/$defs/b", "$defs": {"b": {}}}},
+    ],
+)
+def test_where_names_could_pass_for_others_nothing_is_escaped(schema: dict[str, Any]) -> None:
+    assert "u" not in options(schema)["json_allowed_escapes"]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        OPEN,
+        OPEN | {"additionalProperties": False},
+        {"additionalProperties": {"type": "null"}},
+        {"anyOf": [OPEN, {"type": "null"}]},
+        {"$ref": "#/$defs/a", "$defs": {"a": OPEN}, "description": "nothing that would be merged"},
+        {"patternProperties": {"^a": {}}, "additionalProperties": False},
+        {"allOf": [{"type": "string"}, {"maxLength": 4}]},
+    ],
+)
+def test_elsewhere_texts_may_be_escaped(schema: dict[str, Any]) -> None:
+    assert "json_allowed_escapes" not in options(schema)
+
+
+def test_what_only_looks_like_a_schema_is_left_alone() -> None:
+    schema = {"const": {"properties": {"a": 1}}, "default": OPEN, "enum": [OPEN]}
+    assert {key: json.loads(embedded(schema))[key] for key in schema} == schema
+
+
+def test_the_schema_itself_is_not_changed() -> None:
+    schema = {"type": "object", "properties": {"a": dict(OPEN)}}
+    before = json.dumps(schema)
+    assert "patternProperties" in embedded(schema)
+    assert json.dumps(schema) == before
