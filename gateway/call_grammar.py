@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gateway.chat import Tool
+from gateway.limits import MAX_TOOL_CALLS
 from gateway.peers import CallSyntax
 
 _ANY_OBJECT = '{"type":"object"}'
@@ -27,7 +28,7 @@ class CallGrammar:
     several: bool
 
     def only_calls(self) -> str:
-        """At least one call, and nothing else."""
+        """At least one call and at most as many as can be sent back, and nothing else."""
         return _grammar("start: calls", *self._calls(), *self._call())
 
     def calls_or_json(self, schema_json: str | None) -> str:
@@ -46,7 +47,11 @@ class CallGrammar:
 
     def _calls(self) -> Iterator[str]:
         opening = self._spelled(self.syntax.opening)
-        more = f" ({self._spelled(self.syntax.separator + self.syntax.opening)} call)*" if self.several else ""
+        more = (
+            f" ({self._spelled(self.syntax.separator + self.syntax.opening)} call){{0,{MAX_TOOL_CALLS - 1}}}"
+            if self.several
+            else ""
+        )
         yield f"calls: {opening} call{more}"
 
     def _call(self) -> Iterator[str]:

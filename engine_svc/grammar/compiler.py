@@ -1,7 +1,7 @@
 """Compiles constraints, outside the step loop and within limits.
 
-llguidance does its work without Python's lock, in time and memory that its own limits bound; so threads do, and a
-client's constraint holds up nobody but the next ones.
+llguidance does its work without Python's lock, in time and memory that our limits and its own bound; so threads do, and
+a client's constraint holds up nobody but the next ones.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import replace
 from time import perf_counter
 from typing import Final
@@ -17,16 +17,20 @@ from typing import Final
 import structlog
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
+from engine_svc.grammar.lark import schema_param
 from engine_svc.grammar.matcher import CompiledGrammar, Vocabulary
-from engine_svc.grammar.source import grammar_of, schema_param
+from engine_svc.grammar.source import grammar_of
+from engine_svc.grammar.threads import deep_threads
 from engine_svc.grammar.token_bytes import TokenBytes, VocabularyError, read_token_bytes, simulated_tokens
 from engine_svc.request import Constraint, Request
 from engine_svc.weights.source import locate
 from protos.simulated import MODEL_NAME
-from svclib.errors import InvalidRequest, Unsupported
+from svclib.errors import InvalidRequest, Overloaded, Unsupported
 
 MAX_COMPILING: Final = 2
 """Constraints that are compiled at once."""
+MAX_WAITING: Final = 256
+"""Constraints on their way, those that are compiled among them."""
 
 _MAX_LEXER_STATES: Final = 120_000
 """Of half a kB each. A text of bounded length takes nine a character, so it can come to 13,000 characters."""
@@ -46,7 +50,8 @@ class GrammarCompiler:
     def __init__(self, vocabulary: Vocabulary | None, observe: Callable[[float], None] = lambda _: None) -> None:
         self._vocabulary = vocabulary
         self._observe = observe
-        self._threads = ThreadPoolExecutor(MAX_COMPILING, thread_name_prefix="grammar")
+        self._threads = deep_threads(MAX_COMPILING, "grammar") if vocabulary is not None else None
+        self._num_attaching = 0
 
     @property
     def is_supported(self) -> bool:
@@ -54,12 +59,20 @@ class GrammarCompiler:
         return self._vocabulary is not None
 
     async def attach(self, request: Request) -> Request:
-        """The request with its grammar compiled, if it has a constraint. Raises ``InvalidRequest`` as ``compile``."""
+        """The request with its grammar compiled, if it has a constraint.
+
+        Raises ``InvalidRequest`` as ``compile`` does, and ``Overloaded`` when too many are waiting already.
+        """
         constraint = request.sampling_params.constraint
         if constraint is None:
             return request
-        loop = asyncio.get_running_loop()
-        grammar = await loop.run_in_executor(self._threads, self.compile, constraint)
+        if self._num_attaching >= MAX_WAITING:
+            raise Overloaded("too many constraints are waiting to be compiled", retry_after=1.0)
+        self._num_attaching += 1
+        try:
+            grammar = await asyncio.wrap_future(self._submit(constraint))
+        finally:
+            self._num_attaching -= 1
         return replace(request, grammar=replace(grammar, thinking=request.thinking))
 
     def compile(self, constraint: Constraint) -> CompiledGrammar:
@@ -67,22 +80,29 @@ class GrammarCompiler:
 
         A fault in a schema within a grammar is named as ``grammar.json[0]``.
         """
-        if self._vocabulary is None:
+        return self._submit(constraint).result()
+
+    def _submit(self, constraint: Constraint) -> Future[CompiledGrammar]:
+        if self._vocabulary is None or self._threads is None:
             raise Unsupported("this model has no tokenizer beside it, which constraints need", param=constraint.kind)
+        return self._threads.submit(self._compile, self._vocabulary, constraint)
+
+    def _compile(self, vocabulary: Vocabulary, constraint: Constraint) -> CompiledGrammar:
         started = perf_counter()
         grammar = grammar_of(constraint)
-        parser = LLMatcher(self._vocabulary.compiled, grammar, limits=_limits(), log_level=0)
+        parser = LLMatcher(vocabulary.compiled, grammar, limits=_limits(), log_level=0)
         if parser.is_error():
             raise _fault(constraint, grammar, parser.get_error())
-        beginnings = self._vocabulary.mask(parser.compute_bitmask())
+        beginnings = vocabulary.mask(parser.compute_bitmask())
         self._observe(perf_counter() - started)
         if parser.is_error() or not beginnings.any():
             raise InvalidRequest("no text matches the constraint", param=constraint.kind)
-        return CompiledGrammar(self._vocabulary, constraint.kind, parser)
+        return CompiledGrammar(vocabulary, constraint.kind, parser)
 
     def close(self) -> None:
         """Compile no more."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def load_vocabulary(source: str, size: int) -> Vocabulary | None:

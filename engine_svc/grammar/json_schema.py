@@ -18,6 +18,8 @@ MAX_DEPTH: Final = 64
 """Of the JSON text. llguidance's reader goes to 128."""
 MAX_PROPERTIES: Final = 1000
 """Of one object."""
+_LONGEST_PLACE: Final = 200
+"""What is said of a place; names can be long."""
 
 _EXACT_INTEGER: Final = 2**53
 _BOUNDS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
@@ -60,7 +62,7 @@ def subschemas(schema: Schema, place: str = "#") -> Iterator[tuple[str, Schema]]
     yield place, schema
     for name, child in _parts(schema):
         if isinstance(child, dict):
-            yield from subschemas(child, f"{place}/{name}")
+            yield from subschemas(child, f"{place}/{name}"[:_LONGEST_PLACE])
 
 
 def _parts(schema: Schema) -> Iterator[tuple[str, Any]]:

@@ -10,7 +10,11 @@ from collections.abc import Iterable
 from typing import Any, Final
 from urllib.parse import unquote
 
-from engine_svc.grammar.json_schema import Schema, subschemas
+from engine_svc.grammar.json_schema import Schema, depth_of, subschemas
+
+MAX_REFERENCES: Final = 500
+MAX_LEVELS: Final = 2000
+MAX_CHAIN: Final = 64
 
 _EVERY_TYPE: Final = ("null", "boolean", "number", "string", "array", "object")
 
@@ -19,9 +23,12 @@ def check_references(schema: Schema) -> None:
     """Raises ``ValueError`` naming the reference."""
     nodes = list(subschemas(schema))
     references = {node["$ref"] for _, node in nodes if isinstance(node.get("$ref"), str)}
+    if len(references) > MAX_REFERENCES:
+        raise ValueError(f"a schema can have {MAX_REFERENCES} different references at most, not {len(references)}")
     targets = {reference: _resolve(schema, reference) for reference in sorted(references)}
     if targets:
         _check_bases(nodes)
+    _check_length([schema, *targets.values()])
     finite = _with_values(targets)
     for reference in targets:
         if reference not in finite:
@@ -49,12 +56,21 @@ def _check_bases(nodes: Iterable[tuple[str, Schema]]) -> None:
                 raise ValueError(f"{place}: {key} beside references is supported at the top of a schema only")
 
 
+def _check_length(targets: Iterable[Any]) -> None:
+    """A compiler goes into every target once, at worst from within the one before."""
+    if sum(map(depth_of, targets)) > MAX_LEVELS:
+        raise ValueError(f"the schema and all that its references lead to can have {MAX_LEVELS} levels at most")
+
+
 def _with_values(targets: dict[str, Any]) -> set[str]:
     """Those references whose targets have a finite value: each that has one with the help of those found before."""
     found: set[str] = set()
-    while new := {ref for ref, target in targets.items() if ref not in found and _has_value(target, found)}:
+    for _ in range(MAX_CHAIN):
+        new = {ref for ref, target in targets.items() if ref not in found and _has_value(target, found)}
+        if not new:
+            return found
         found |= new
-    return found
+    raise ValueError(f"references lead to references more than {MAX_CHAIN} times")
 
 
 def _has_value(schema: Any, found: set[str]) -> bool:

@@ -17,6 +17,8 @@ NUM_CASES = 240
 TOOLS = [
     {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in ("ping", "calc")
 ]
+FORCED: list[Any] = ["required", {"type": "function", "function": {"name": "ping"}}]
+"""A script is played as it is, whatever was asked for."""
 CALLS = [
     '{"name": "ping", "arguments": {}}',
     '{"name": "ping", "arguments": {"a": "b\\"<tool_call>"}}',
@@ -83,7 +85,9 @@ def random_request(chance: random.Random) -> dict[str, Any]:
         | sometimes(0.3, finish="length")
         | sometimes(0.15, repeat=chance.randint(1, 4)),
         "max_tokens": max_tokens,
-        **sometimes(0.5, tools=TOOLS),
+        **sometimes(0.5, tools=TOOLS, **sometimes(0.4, tool_choice=chance.choice(FORCED)),
+                    **sometimes(0.2, parallel_tool_calls=False)),
+        **sometimes(0.2, response_format={"type": "json_object"}),
         **sometimes(0.5, stop=chance.choices(STOPS, k=chance.randint(0, 4))),
         **sometimes(0.3, n=chance.randint(1, 4)),
         **sometimes(0.5, logprobs=True, top_logprobs=chance.randint(0, 5)),
@@ -138,7 +142,9 @@ def check(answer: Any, request: dict[str, Any]) -> None:
     assert usage["completion_tokens"] <= request["max_tokens"] * request.get("n", 1)
     if request.get("logprobs"):
         assert sum(len(logprobs) for *_, logprobs, _ in choices) == usage["completion_tokens"]
+    named = isinstance(request.get("tool_choice"), dict)
     for content, _, calls, _, finish_reason in choices:
+        assert not named or finish_reason != "tool_calls"
         assert finish_reason in ("stop", "length", "tool_calls")
         assert calls or finish_reason != "tool_calls"
         assert all(isinstance(json.loads(call["arguments"]), dict) for call in calls)

@@ -17,6 +17,7 @@ from engine_svc.grammar.compiler import vocabulary_of
 from engine_svc.grammar.token_bytes import TokenBytes
 from gateway.call_grammar import CallGrammar
 from gateway.chat import Tool
+from gateway.limits import MAX_TOOL_CALLS
 from gateway.peers import CallSyntax
 
 HERMES = CallSyntax("<tool_call>", '\n{"name": "', '", "arguments": ', "}\n</tool_call>", "\n")
@@ -79,6 +80,12 @@ ONLY_CALLS = [
 def test_only_calls(text: str, several: bool, one: bool) -> None:
     assert matches(CallGrammar(HERMES, TOOLS, several=True).only_calls(), text) == several
     assert matches(CallGrammar(HERMES, TOOLS, several=False).only_calls(), text) == one
+
+
+def test_no_more_calls_than_can_be_sent_back() -> None:
+    grammar = CallGrammar(HERMES, TOOLS, several=True).only_calls()
+    assert matches(grammar, "\n".join([OTHER] * MAX_TOOL_CALLS))
+    assert not matches(grammar, "\n".join([OTHER] * (MAX_TOOL_CALLS + 1)))
 
 
 IN_TEXT = [

@@ -37,6 +37,17 @@ def nested(depth: int) -> dict[str, Any]:
     return inner
 
 
+def chained(links: int, depth: int) -> dict[str, Any]:
+    """Definitions that lead from one to the next, each from so deep in itself."""
+    definitions: dict[str, Any] = {f"d{links}": {"type": "null"}}
+    for number in range(links):
+        inner: dict[str, Any] = {"$ref": f"#/$defs/d{number + 1}"}
+        for _ in range(depth):
+            inner = {"items": inner}
+        definitions[f"d{number}"] = inner
+    return {"$ref": "#/$defs/d0", "$defs": definitions}
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -124,6 +135,9 @@ def test_forbidden(value: Any, text: str) -> None:
         ({"type": "object", "minProperties": 2}, "minProperties"),
         ({"$schema": "http://json-schema.org/draft-03/schema#"}, "draft"),
         (nested(65), "64 levels"),
+        (chained(40, 55), "2000 levels"),
+        (chained(65, 0), "more than 64 times"),
+        (chained(501, 0), "500 different references"),
         ("[" * 100_000, "64 levels"),
         ({"properties": {f"p{n}": {} for n in range(1001)}}, "1000 properties"),
         ("[]", "must be a JSON object"),
@@ -145,6 +159,7 @@ def test_refused(value: Any, reason: str) -> None:
     "value",
     [
         nested(60),
+        chained(60, 30),
         LARGE,
         {"enum": [f"value {n}" for n in range(10_000)]},
         {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(1000)}},
@@ -207,7 +222,13 @@ def test_other_constraints(constraint: Constraint, good: list[str], bad: list[st
         (Constraint("grammar", "%%%"), "neither"),
         (Constraint("grammar", ""), "neither"),
         (Constraint("grammar", "start: " + "(" * 10_000 + '"a"' + ")" * 10_000), "nested"),
-        (Constraint("grammar", "root ::= " + "(" * 10_000 + '"a"' + ")" * 10_000), "neither"),
+        (Constraint("grammar", "root ::= " + "(" * 5_000 + '"a"' + ")" * 5_000), "neither"),
+        (Constraint("grammar", 'root ::= "' + "a" * 16_384 + '"'), "16384 characters"),
+        (Constraint("grammar", "\n" * 250_000), "16384 characters"),
+        (Constraint("grammar", "start: A0\n" + "".join(f"A{n}: A{n + 1}\n" for n in range(500))), "500 rules"),
+        (Constraint("grammar", "start: " + '"\\' * 120_000), "lexer error"),
+        (Constraint("grammar", "start: " + "/\\" * 120_000), "lexer error"),
+        (Constraint("grammar", "start: %json" + " " * 250_000), "json"),
         (Constraint("grammar", "start: %json {"), "not followed by a JSON object"),
         (Constraint("grammar", 'start: %json {"$ref": "#"}'), "nothing but itself"),
         (Constraint("grammar", 'start: %json {"not": {}, "x-guidance": {"lenient": true}}'), "not"),

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from engine_svc.grammar.compiler import GrammarCompiler, load_vocabulary, vocabulary_of
+from engine_svc.grammar.compiler import MAX_WAITING, GrammarCompiler, load_vocabulary, vocabulary_of
 from engine_svc.grammar.token_bytes import simulated_tokens
 from engine_svc.request import Constraint, Request, SamplingParams, Thinking
-from svclib.errors import InvalidRequest, Unsupported
+from svclib.errors import InvalidRequest, Overloaded, Unsupported
 from tests.engine_svc.grammar.given import EOS, choice, compiler, texts_of
 from tests.engine_svc.grammar.test_token_bytes import BYTE_LEVEL, folder
 
@@ -33,6 +33,23 @@ async def test_a_request_gets_its_grammar_with_its_thinking() -> None:
 async def test_many_at_once() -> None:
     attached = await asyncio.gather(*(compiler().attach(request(choice(f"text {n}"))) for n in range(50)))
     assert all(one.grammar is not None for one in attached)
+
+
+async def test_more_than_can_wait_are_sent_away_until_there_is_room() -> None:
+    waiting = [compiler().attach(request(choice(f"text {n}"))) for n in range(MAX_WAITING + 3)]
+    found = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(one) for one in found] == [Request] * MAX_WAITING + [Overloaded] * 3
+    assert (await compiler().attach(request(choice("a")))).grammar is not None
+
+
+async def test_leaving_gives_the_place_back() -> None:
+    own = GrammarCompiler(vocabulary_of(simulated_tokens(), 300))
+    leaving = [asyncio.ensure_future(own.attach(request(choice(f"text {n}")))) for n in range(MAX_WAITING)]
+    await asyncio.sleep(0)
+    for one in leaving:
+        one.cancel()
+    await asyncio.gather(*leaving, return_exceptions=True)
+    assert (await own.attach(request(choice("a")))).grammar is not None
 
 
 async def test_a_wrong_one_is_refused() -> None:
