@@ -77,6 +77,6 @@ def _side_by_side(parts: list[Tensor], arena: Arena) -> Tensor:
     num_panels = len(parts[0])
     sizes = [part[0].numel() * part.element_size() for part in parts]
     panels = arena.take(num_panels * sum(sizes)).view(num_panels, -1)
-    for part, place in zip(parts, panels.split(sizes, dim=1), strict=True):
+    for part, place in zip(parts, torch.split(panels, sizes, dim=1), strict=True):
         place.copy_(part.contiguous().flatten(1).view(torch.uint8))
     return panels

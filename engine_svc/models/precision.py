@@ -19,10 +19,10 @@ _DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 def resolve_format(dtype: str, quantization: str, checkpoint: Checkpoint, kernels: Kernels | None) -> Format:
     """What a model's activations are multiplied as, which says what its weights are.
 
-    ``dtype`` as in ``resolve_dtype``. ``quantization`` is ``none``; ``int8`` or ``int16`` for integers: weights of 8 bits,
-    or of 4 where they are stored so, and activations of 8 or of 15; or ``auto``: ``int16``, which takes nothing from the
-    model, if its weights are stored as such integers, this processor multiplies them fast and no ``dtype`` was asked for.
-    Raises ``ModelLoadError`` if this machine cannot.
+    ``dtype`` as in ``resolve_dtype``. ``quantization`` is ``none``; ``int8`` or ``int16`` for integers: weights of 8
+    bits, or of 4 where they are stored so, and activations of 8 or of 15; or ``auto``: ``int16``, which is as exact as
+    bfloat16, if weights are stored as such integers, this processor multiplies them fast and no ``dtype`` was asked
+    for. Raises ``ModelLoadError`` if this machine cannot.
     """
     if quantization == "auto":
         fast = kernels is not None and kernels.fast_integers
