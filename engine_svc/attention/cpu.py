@@ -5,9 +5,6 @@ As with the reference, what a sequence gets depends on its own tokens alone.
 
 from __future__ import annotations
 
-import mmap
-import sys
-from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +12,7 @@ from torch import Tensor
 
 from engine_svc.attention.interface import AttentionConfig, PagedBatch
 from engine_svc.kernels.library import Kernels
+from engine_svc.kernels.memory import large_pages
 from engine_svc.kernels.structures import AttentionShape, Batch
 
 
@@ -38,7 +36,11 @@ class CpuAttention:
         per_word = 4 // config.dtype.itemsize
         value_slots = -(-block_size // per_word) * per_word
         size = num_blocks * config.num_kv_heads * (block_size + value_slots) * config.head_dim
-        self.cache = _large_pages(config.num_layers * size, config.dtype).view(config.num_layers, size)
+        self.cache = (
+            large_pages(config.num_layers * size * config.dtype.itemsize)
+            .view(config.dtype)
+            .view(config.num_layers, size)
+        )
         """One row for each layer."""
 
     def begin(self, batch: PagedBatch) -> CpuStep:
@@ -67,13 +69,3 @@ class CpuStep:
         backend = self.backend
         window = backend.config.windows[layer]
         return backend.kernels.attend(backend.shape, self.pointers, backend.cache[layer], window, query, key, value)
-
-
-def _large_pages(size: int, dtype: torch.dtype) -> Tensor:
-    """Zeros, in large pages where there are such: blocks are read in any order, and each small page costs a walk."""
-    if sys.platform != "linux":
-        return torch.zeros(size, dtype=dtype)
-    memory = mmap.mmap(-1, size * dtype.itemsize, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with suppress(OSError):  # a kernel without large pages
-        memory.madvise(mmap.MADV_HUGEPAGE)
-    return torch.frombuffer(memory, dtype=dtype)

@@ -11,7 +11,7 @@ from engine_svc.models.causal_lm import CausalLM, LoadedModel
 from engine_svc.models.compiled import CompiledDecoder
 from engine_svc.models.config import DecoderConfig, RawConfig
 from engine_svc.models.decoder import Decoder
-from engine_svc.models.packed_weights import DTYPES, pack_weights
+from engine_svc.models.packed_weights import DTYPES, INTEGERS, pack_weights
 from engine_svc.models.registry import find_family, reason_against_native
 from engine_svc.weights.checkpoint import Checkpoint
 from engine_svc.weights.errors import ModelLoadError
@@ -51,8 +51,8 @@ def _compiled(checkpoint: Checkpoint, config: DecoderConfig, format_: Format, ke
 
 
 def _fallback(checkpoint: SafetensorsFolder, format_: Format, reason: str) -> LoadedModel:
-    if format_ is Format.INT8:
-        raise ModelLoadError(f"quantization int8 is for native families: {reason}")
+    if format_ in INTEGERS:
+        raise ModelLoadError(f"quantization {format_.name.lower()} is for native families: {reason}")
     # Imported here because it takes seconds, and native families do without.
     from engine_svc.models.fallback.loading import load_fallback
 

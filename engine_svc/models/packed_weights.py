@@ -8,6 +8,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from engine_svc.kernels.memory import Arena
 from engine_svc.kernels.packing import Format, PackedMatrix, pack
 from engine_svc.models.config import DecoderConfig
 from engine_svc.models.decoder import Decoder
@@ -15,8 +16,15 @@ from engine_svc.weights.checkpoint import Checkpoint, StoredTensor
 from engine_svc.weights.loading import match_weights
 from engine_svc.weights.quantized import QuantizedRows, quantize
 
-DTYPES: Final = {Format.FLOAT32: torch.float32, Format.BFLOAT16: torch.bfloat16, Format.INT8: torch.bfloat16}
-"""What models are loaded as, and the element type of their caches"""
+DTYPES: Final = {
+    Format.FLOAT32: torch.float32,
+    Format.BFLOAT16: torch.bfloat16,
+    Format.INT16: torch.bfloat16,
+    Format.INT8: torch.bfloat16,
+}
+"""What models are computed in, and the element type of their caches"""
+
+INTEGERS: Final = frozenset({Format.INT16, Format.INT8})
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +41,21 @@ class PackedWeights:
 def pack_weights(checkpoint: Checkpoint, config: DecoderConfig, format_: Format, *, lanes: int) -> PackedWeights:
     """Load as one of ``DTYPES``. Errors as in ``engine_svc.weights.loading.load_weights``.
 
-    With ``INT8``, matrices that are stored in 4 or 8 bits stay as they are, and all others get 8 bits.
+    With integers, matrices that are stored in 4 or 8 bits stay as they are, and all others get 8 bits.
     """
     with torch.device("meta"):
         decoder = Decoder(config, DTYPES[format_])
-    weights = PackedWeights(decoder, format_, {}, {})
+    weights, arena = PackedWeights(decoder, format_, {}, {}), Arena()
     for tensor, _ in match_weights(decoder, checkpoint.tensors(), ignored=decoder.unused_weights):
         if len(tensor.shape) == 1:
             weights.vectors[tensor.name] = _floats(tensor, torch.float32)
         else:
-            weights.matrices[tensor.name] = pack(_matrix(tensor, format_), lanes)
+            weights.matrices[tensor.name] = pack(_matrix(tensor, format_), lanes, arena)
     return weights
 
 
 def _matrix(tensor: StoredTensor, format_: Format) -> Tensor | QuantizedRows:
-    if format_ is Format.INT8:
+    if format_ in INTEGERS:
         return tensor.quantized() or quantize(_floats(tensor, torch.float32))
     return _floats(tensor, DTYPES[format_])
 

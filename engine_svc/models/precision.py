@@ -12,26 +12,28 @@ from engine_svc.weights.checkpoint import Checkpoint
 from engine_svc.weights.errors import ModelLoadError
 
 _FLOATS: Final = {torch.float32: Format.FLOAT32, torch.bfloat16: Format.BFLOAT16}
+_INTEGERS: Final = {"int8": Format.INT8, "int16": Format.INT16}
 _DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def resolve_format(dtype: str, quantization: str, checkpoint: Checkpoint, kernels: Kernels | None) -> Format:
-    """What a model's matrices are multiplied as.
+    """What a model's activations are multiplied as, which says what its weights are.
 
-    ``dtype`` as in ``resolve_dtype``. ``quantization`` is ``none``, ``int8`` for integers of 8 bits (weights that are
-    stored in 4 stay so), or ``auto``: integers if the weights are stored as such, this processor multiplies them fast
-    and no ``dtype`` was asked for. Raises ``ModelLoadError`` if this machine cannot.
+    ``dtype`` as in ``resolve_dtype``. ``quantization`` is ``none``; ``int8`` or ``int16`` for integers: weights of 8
+    bits, or of 4 where they are stored so, and activations of 8 or of 15; or ``auto``: ``int16``, which is as exact as
+    bfloat16, if weights are stored as such integers, this processor multiplies them fast and no ``dtype`` was asked
+    for. Raises ``ModelLoadError`` if this machine cannot.
     """
     if quantization == "auto":
         fast = kernels is not None and kernels.fast_integers
-        quantization = "int8" if fast and dtype == "auto" and checkpoint.is_quantized else "none"
+        quantization = "int16" if fast and dtype == "auto" and checkpoint.is_quantized else "none"
     if quantization == "none":
         return _FLOATS[resolve_dtype(dtype)]
     if kernels is None:
-        raise ModelLoadError("quantization int8 needs the compiled kernels, which are not in use")
+        raise ModelLoadError(f"quantization {quantization} needs the compiled kernels, which are not in use")
     if dtype == "float32":
-        raise ModelLoadError("quantization int8 goes with dtype bfloat16, which is that of the cache, not float32")
-    return Format.INT8
+        raise ModelLoadError(f"quantization {quantization} goes with dtype bfloat16, that of the cache, not float32")
+    return _INTEGERS[quantization]
 
 
 def resolve_dtype(name: str) -> torch.dtype:

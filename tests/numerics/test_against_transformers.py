@@ -199,22 +199,26 @@ def test_bfloat16_is_as_near_to_float32_as_transformers_own(tmp_path: Path, name
 
 
 @pytest.mark.skipif(KERNELS is None, reason="needs a compiler")
+@pytest.mark.parametrize(("format_", "worse"), [(Format.INT16, 2.0), (Format.INT8, 3.0)])
 @pytest.mark.parametrize("name", NARROW)
-def test_integers_are_about_as_near_to_float32_as_bfloat16(tmp_path: Path, name: str) -> None:
+def test_integers_are_about_as_near_to_float32_as_bfloat16(
+    tmp_path: Path, name: str, format_: Format, worse: float
+) -> None:
+    """Here the weights are rounded to 8 bits too, which costs more than the activations of 15."""
     config = CONFIGS[name]
     model = tiny.random_model(config)
-    decoder = load(Path(tiny.save(model, tmp_path)), Format.INT8, "cpu")
+    decoder = load(Path(tiny.save(model, tmp_path)), format_, "cpu")
     token_ids = torch.arange(LENGTH) * 7 % config.vocab_size
     truth = expected_logits(model, token_ids)
     theirs = expected_logits(model.bfloat16(), token_ids).float()
 
     ours = logits_of(decoder, token_ids, [LENGTH], "cpu")
 
-    assert error(ours, truth) < 3 * error(theirs, truth)
+    assert error(ours, truth) < worse * error(theirs, truth)
 
 
 @pytest.mark.skipif(KERNELS is None, reason="needs a compiler")
-@pytest.mark.parametrize("format_", [Format.FLOAT32, Format.BFLOAT16, Format.INT8])
+@pytest.mark.parametrize("format_", [Format.FLOAT32, Format.BFLOAT16, Format.INT16, Format.INT8])
 @pytest.mark.parametrize("name", NARROW)
 def test_kernels_give_the_same_bits_in_any_steps(tmp_path: Path, name: str, format_: Format) -> None:
     config = CONFIGS[name]

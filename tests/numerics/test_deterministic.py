@@ -44,9 +44,10 @@ def _threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+# The kernels need no flag for it.
 KINDS: dict[str, dict[str, Any]] = {
-    "torch float32": {"attention_backend": "reference", "dtype": "float32"},
-    "torch bfloat16": {"attention_backend": "reference", "dtype": "bfloat16"},
+    "torch float32": {"attention_backend": "reference", "dtype": "float32", "deterministic": True},
+    "torch bfloat16": {"attention_backend": "reference", "dtype": "bfloat16", "deterministic": True},
     "compiled float32": {"attention_backend": "cpu", "dtype": "float32"},
     "compiled bfloat16": {"attention_backend": "cpu", "dtype": "bfloat16"},
     "compiled int8": {"attention_backend": "cpu", "dtype": "bfloat16", "quantization": "int8"},
@@ -75,8 +76,7 @@ def test_an_answer_depends_on_its_request_alone(tmp_path: Path, config: Pretrain
     folder = tiny.save(tiny.random_model(config), tmp_path)
 
     def loaded(block_size: int, num_threads: int) -> Runner:
-        options = {"block_size": block_size, "num_threads": num_threads, "num_blocks": 256, "deterministic": True}
-        return load(folder, **kind, **options)
+        return load(folder, **kind, block_size=block_size, num_threads=num_threads, num_blocks=256)
 
     requests = random_requests(chance, vocab_size=101, most_prompt=32, most_output=16)
     expected = alone(loaded(4, 1), requests, block_size=4)
@@ -93,9 +93,31 @@ def test_an_answer_depends_on_its_request_alone(tmp_path: Path, config: Pretrain
     assert seen.everything, str(seen)
 
 
+@pytest.mark.parametrize("config", [FAMILIES["llama"], FAMILIES["gemma2"]], ids=["llama", "gemma2"])
+def test_without_the_flag_rounding_is_all_that_differs(tmp_path: Path, config: PretrainedConfig) -> None:
+    """Seeds, penalties and log probabilities read the whole history there too."""
+    chance = Random(config.model_type)
+    runner = load(tiny.save(tiny.random_model(config), tmp_path), attention_backend="reference", num_blocks=256)
+    requests = random_requests(chance, vocab_size=101, most_prompt=32, most_output=16)
+    expected = alone(runner, requests, block_size=4)
+    assert not runner.info.rows_are_independent
+
+    for caching in (False, True):
+        schedule = random_schedule(chance, requests, expected, block_size=4, tight=True, caching=caching)
+        for found, wanted in play(runner, schedule, requests, expected, Seen()):
+            assert found.token_ids == wanted.token_ids, str(schedule)
+            assert numbers(found) == pytest.approx(numbers(wanted), abs=1e-4)
+
+
+def numbers(said: Said) -> list[float]:
+    """All log probabilities, one after the other."""
+    told = [*(entry for choice in said.logprobs for entry in choice), *(entry for _, entry in said.prompt)]
+    return [value for entry in told for value in (entry.logprob, *(logprob for _, logprob in entry.top))]
+
+
 def test_so_it_is_with_real_weights(smollm2: Path, kind: dict[str, Any]) -> None:
     chance = Random(str(kind))
-    runner = load(str(smollm2), **kind, block_size=5, num_threads=2, num_blocks=256, deterministic=True)
+    runner = load(str(smollm2), **kind, block_size=5, num_threads=2, num_blocks=256)
     requests = random_requests(chance, vocab_size=49152, most_prompt=30, most_output=5)[:4]
     expected = alone(runner, requests, block_size=5)
     seen = Seen()

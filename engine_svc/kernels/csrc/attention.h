@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <vector>
 
 #include "simd.h"
@@ -115,7 +116,7 @@ class Reader {
         head_dim_(head_dim),
         width_(round_up(head_dim, kLanes)),
         whole_blocks_(cache.block_size() % kLanes == 0 && head_dim % kLanes == 0),
-        copies_(size_t(kParts) * copy_words()) {}
+        copies_(new uint32_t[size_t(kParts) * copy_words()]) {}
 
   // The keys from `first` on, a multiple of the lanes, of which those from `end` on must not be seen.
   Part read(int index, int first, int end) {
@@ -164,7 +165,7 @@ class Reader {
   const int32_t* table_;
   int head_, head_dim_, width_;
   bool whole_blocks_;
-  std::vector<uint32_t> copies_;
+  std::unique_ptr<uint32_t[]> copies_;  // never read before it is written
 };
 
 // A query and what is known of its result so far.

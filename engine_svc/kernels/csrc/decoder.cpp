@@ -1,6 +1,6 @@
 // The forward pass of a decoder: all layers in one call, on a team of threads that stays together.
 //
-// The residual stream is float32. What is multiplied is of the model's own type, or 8-bit integers where its weights are.
+// The residual stream is float32. What is multiplied is of the model's own type, or integers where its weights are.
 
 #include <cmath>
 #include <cstddef>
@@ -140,7 +140,7 @@ class Forward {
   float* x(int64_t token) const { return x_ + token * d_.hidden_size; }
 
   Activations ready(int size) const {
-    return {data_, Rows::stride(size), groups_, static_cast<int>(Rows::num_groups(size))};
+    return {data_, Rows::stride(size), groups_, static_cast<int>(Rows::num_groups(size)), d_.format == kInt16};
   }
 
   // Makes `size` numbers of `row`, which has room for padding, ready as row `index` of what is multiplied next.
@@ -228,7 +228,7 @@ class Forward {
 
   Activations ready_attended(Team& team, float* row) {
     if constexpr (Rows::kTakesAttention) {
-      return {reinterpret_cast<const char*>(attended_), padded(q_size_) * int64_t{sizeof(T)}, nullptr, 0};
+      return {reinterpret_cast<const char*>(attended_), padded(q_size_) * int64_t{sizeof(T)}, nullptr, 0, false};
     }
     team.share(num_tokens_, team.chunk(num_tokens_), [&](int64_t token) {
       const T* attended = attended_ + token * padded(q_size_);
@@ -297,8 +297,12 @@ auto with_types(const PellucidDecoder& decoder, int num_tokens, char* memory, co
       Forward<Bfloat16, FloatRows<Bfloat16>> forward(decoder, num_tokens, memory);
       return use(forward);
     }
+    case kInt8: {
+      Forward<Bfloat16, IntegerRows<1>> forward(decoder, num_tokens, memory);
+      return use(forward);
+    }
     default: {
-      Forward<Bfloat16, IntegerRows> forward(decoder, num_tokens, memory);
+      Forward<Bfloat16, IntegerRows<2>> forward(decoder, num_tokens, memory);
       return use(forward);
     }
   }

@@ -17,7 +17,8 @@
 
 extern "C" {
 
-enum PellucidFormat : int32_t { kFloat32 = 0, kBfloat16 = 1, kInt8 = 2, kInt4 = 3 };
+// kInt16 is for activations only, which are two digits of 8 bits then.
+enum PellucidFormat : int32_t { kFloat32 = 0, kBfloat16 = 1, kInt8 = 2, kInt4 = 3, kInt16 = 4 };
 
 // Mirrored in engine_svc/kernels/library.py.
 struct PellucidMatrix {
@@ -42,19 +43,21 @@ constexpr int kGroupWords = kGroup / 4;
 
 constexpr int divide_up(int x, int by) { return (x + by - 1) / by; }
 
-// Numbers that a row was divided by, and what zero points and minima of weights take from it.
+// What the integers of a group of a row are multiplied by, and what zero points and minima of weights take from it.
 struct Group {
   float scale;
   float sum;       // of the row's numbers as they are after rounding
   int32_t offset;  // -128 times the sum of the integers
 };
 
-// Rows ready to be multiplied. `stride` counts bytes; `groups` [rows][groups of a row] is for integer formats.
+// Rows ready to be multiplied. `stride` counts bytes; `groups` [rows][groups of a row] is for integers: those have one
+// digit of 8 bits, or with `two_digits` a group's upper digits and then, 2^7 times less, its lower ones.
 struct Activations {
   const char* data;
   int64_t stride;
   const Group* groups;
   int num_groups;
+  bool two_digits;
 };
 
 #if defined(__AVX512F__)
@@ -84,7 +87,8 @@ inline Ints add_products(Ints sums, Words weights, uint32_t activations) {
 #endif
 }
 
-// How each format adds up `kRows` rows and `kPanels` panels, all inputs.
+// How each format adds up `kRows` rows and `kPanels` panels, all inputs. Where panels are small,
+// those that come next are fetched meanwhile: they are over before the processor has guessed their streams.
 template <typename T>
 struct FloatFormat {
   static constexpr int kRows = kRegisters >= 32 ? 6 : 3;
@@ -112,11 +116,14 @@ struct FloatFormat {
   }
 };
 
-template <bool kFourBits>
+template <bool kFourBits, int kDigits>
 struct IntegerFormat {
   static constexpr int kRows = kRegisters >= 32 ? 4 : 2;
-  static constexpr int kPanels = kRegisters >= 32 ? 3 : 2;
+  static constexpr int kPanels = kRegisters >= 32 ? (kDigits == 1 ? 3 : 2) : (kDigits == 1 ? 2 : 1);
   static constexpr int kGroupVectors = kFourBits ? kGroupWords / 2 : kGroupWords;
+
+  template <int kNumPanels>
+  using Products = Ints[kDigits][kNumPanels];
 
   template <int kNumRows, int kNumPanels>
   static void add(const PellucidMatrix& matrix, const char* panels, const Activations& x, int row,
@@ -125,55 +132,61 @@ struct IntegerFormat {
     const int64_t scales = int64_t{num_groups} * kGroupVectors * sizeof(Words);
     const int64_t minima = scales + int64_t{num_groups} * sizeof(Halves);
     for (int group = 0; group < num_groups; ++group) {
-      const Group* of_row[kNumRows];
-      Ints products[kNumRows][kNumPanels];
+      Products<kNumPanels> products[kNumRows];
+      const Group* groups = x.groups + int64_t{row} * num_groups + group;
       PELLUCID_UNROLL
       for (int i = 0; i < kNumRows; ++i) {
-        of_row[i] = x.groups + int64_t{row + i} * num_groups + group;
         PELLUCID_UNROLL
-        for (auto& product : products[i]) product = kFourBits ? Ints{} : splat(of_row[i]->offset);
+        for (int panel = 0; panel < kNumPanels; ++panel) {
+          products[i][0][panel] = kFourBits ? Ints{} : splat(groups[int64_t{i} * num_groups].offset);
+          if constexpr (kDigits > 1) products[i][1][panel] = Ints{};
+        }
       }
-      multiply<kNumRows, kNumPanels>(matrix, panels + group * kGroupVectors * int64_t{sizeof(Words)}, x, row, group, products);
+      const char* words = panels + group * kGroupVectors * int64_t{sizeof(Words)};
+      const char* digits = x.data + row * x.stride + group * kDigits * kGroup;
+      multiply<kNumRows, kNumPanels>(matrix, words, digits, x.stride, products);
       PELLUCID_UNROLL
       for (int panel = 0; panel < kNumPanels; ++panel) {
         const char* of_panel = panels + int64_t{panel} * matrix.panel_bytes + group * sizeof(Halves);
         const Floats scale = load_float16(reinterpret_cast<const uint16_t*>(of_panel + scales));
+        Floats minimum;
+        if constexpr (kFourBits) minimum = load_float16(reinterpret_cast<const uint16_t*>(of_panel + minima));
         PELLUCID_UNROLL
         for (int i = 0; i < kNumRows; ++i) {
-          const Floats product = __builtin_convertvector(products[i][panel], Floats) * of_row[i]->scale;
-          sums[i][panel] = fma(product, scale, sums[i][panel]);
-        }
-        if constexpr (kFourBits) {
-          const Floats minimum = load_float16(reinterpret_cast<const uint16_t*>(of_panel + minima));
-          PELLUCID_UNROLL
-          for (int i = 0; i < kNumRows; ++i) sums[i][panel] = fma(splat(of_row[i]->sum), minimum, sums[i][panel]);
+          const Group& of_row = groups[int64_t{i} * num_groups];
+          Ints product = products[i][0][panel];
+          if constexpr (kDigits > 1) product += products[i][1][panel] << 7;
+          sums[i][panel] = fma(__builtin_convertvector(product, Floats) * of_row.scale, scale, sums[i][panel]);
+          if constexpr (kFourBits) sums[i][panel] = fma(splat(of_row.sum), minimum, sums[i][panel]);
         }
       }
     }
   }
 
+  // The lowest digit is the first of `products`, and the last in memory.
   template <int kNumRows, int kNumPanels>
-  static void multiply(const PellucidMatrix& matrix, const char* words, const Activations& x, int row, int group,
-                       Ints (*products)[kNumPanels]) {
-    const char* activations = x.data + row * x.stride + group * kGroup;
+  static void multiply(const PellucidMatrix& matrix, const char* words, const char* digits, int64_t stride,
+                       Products<kNumPanels>* products) {
+    const int64_t next_tile = int64_t{kNumPanels} * matrix.panel_bytes;
     PELLUCID_UNROLL
     for (int vector = 0; vector < kGroupVectors; ++vector) {
       PELLUCID_UNROLL
       for (int panel = 0; panel < kNumPanels; ++panel) {
-        const Words weights = load<Words>(words + int64_t{panel} * matrix.panel_bytes + vector * sizeof(Words));
-        if constexpr (kFourBits) {
-          const Words first = weights & 0x0f0f0f0f, second = (weights >> 4) & 0x0f0f0f0f;
+        const char* from = words + int64_t{panel} * matrix.panel_bytes + vector * sizeof(Words);
+        __builtin_prefetch(from + next_tile);
+        const Words weights = load<Words>(from);
+        PELLUCID_UNROLL
+        for (int i = 0; i < kNumRows; ++i) {
           PELLUCID_UNROLL
-          for (int i = 0; i < kNumRows; ++i) {
-            const char* four = activations + i * x.stride + vector * 8;
-            products[i][panel] = add_products(products[i][panel], first, load<uint32_t>(four));
-            products[i][panel] = add_products(products[i][panel], second, load<uint32_t>(four + 4));
-          }
-        } else {
-          PELLUCID_UNROLL
-          for (int i = 0; i < kNumRows; ++i) {
-            const char* four = activations + i * x.stride + vector * 4;
-            products[i][panel] = add_products(products[i][panel], weights, load<uint32_t>(four));
+          for (int digit = 0; digit < kDigits; ++digit) {
+            Ints& sum = products[i][digit][panel];
+            const char* of_row = digits + i * stride + (kDigits - 1 - digit) * kGroup;
+            if constexpr (kFourBits) {
+              sum = add_products(sum, weights & 0x0f0f0f0f, load<uint32_t>(of_row + vector * 8));
+              sum = add_products(sum, (weights >> 4) & 0x0f0f0f0f, load<uint32_t>(of_row + vector * 8 + 4));
+            } else {
+              sum = add_products(sum, weights, load<uint32_t>(of_row + vector * 4));
+            }
           }
         }
       }
@@ -217,8 +230,16 @@ inline void multiply_tile(const PellucidMatrix& matrix, const char* panels, int 
   switch (matrix.format) {
     case kFloat32: return multiply_tile<FloatFormat<float>>(matrix, panels, num_panels, x, row, num_rows, results);
     case kBfloat16: return multiply_tile<FloatFormat<Bfloat16>>(matrix, panels, num_panels, x, row, num_rows, results);
-    case kInt8: return multiply_tile<IntegerFormat<false>>(matrix, panels, num_panels, x, row, num_rows, results);
-    default: return multiply_tile<IntegerFormat<true>>(matrix, panels, num_panels, x, row, num_rows, results);
+    case kInt8:
+      if (x.two_digits) {
+        return multiply_tile<IntegerFormat<false, 2>>(matrix, panels, num_panels, x, row, num_rows, results);
+      }
+      return multiply_tile<IntegerFormat<false, 1>>(matrix, panels, num_panels, x, row, num_rows, results);
+    default:
+      if (x.two_digits) {
+        return multiply_tile<IntegerFormat<true, 2>>(matrix, panels, num_panels, x, row, num_rows, results);
+      }
+      return multiply_tile<IntegerFormat<true, 1>>(matrix, panels, num_panels, x, row, num_rows, results);
   }
 }
 
@@ -226,18 +247,20 @@ struct TileSize {
   int rows, panels;
 };
 
-inline TileSize tile_size(const PellucidMatrix& matrix) {
+inline TileSize tile_size(const PellucidMatrix& matrix, bool two_digits) {
   switch (matrix.format) {
     case kFloat32:
     case kBfloat16: return {FloatFormat<float>::kRows, FloatFormat<float>::kPanels};
-    default: return {IntegerFormat<true>::kRows, IntegerFormat<true>::kPanels};
+    default:
+      return two_digits ? TileSize{IntegerFormat<true, 2>::kRows, IntegerFormat<true, 2>::kPanels}
+                        : TileSize{IntegerFormat<true, 1>::kRows, IntegerFormat<true, 1>::kPanels};
   }
 }
 
 // One piece of work: some panels of one matrix, for all rows.
 template <typename Store>
 void multiply_piece(const PellucidMatrix& matrix, int piece, const Activations& x, int num_rows, const Store& store) {
-  const TileSize size = tile_size(matrix);
+  const TileSize size = tile_size(matrix, x.two_digits);
   const int first = piece * size.panels;
   const int num_panels = std::min(size.panels, divide_up(matrix.outputs, kLanes) - first);
   const char* panels = static_cast<const char*>(matrix.panels) + int64_t{first} * matrix.panel_bytes;
@@ -254,19 +277,19 @@ void multiply_piece(const PellucidMatrix& matrix, int piece, const Activations& 
   }
 }
 
-inline int num_pieces(const PellucidMatrix& matrix) {
-  return divide_up(divide_up(matrix.outputs, kLanes), tile_size(matrix).panels);
+inline int num_pieces(const PellucidMatrix& matrix, const Activations& x) {
+  return divide_up(divide_up(matrix.outputs, kLanes), tile_size(matrix, x.two_digits).panels);
 }
 
 // A phase of the team: x W^T + bias, a vector of results at a time to `store(row, first output, how many, results)`.
 template <typename Store>
 void multiply(Team& team, const PellucidLinear& linear, const Activations& x, int num_rows, const Store& store) {
   int total = 0;
-  for (int part = 0; part < linear.num_parts; ++part) total += num_pieces(linear.parts[part]);
+  for (int part = 0; part < linear.num_parts; ++part) total += num_pieces(linear.parts[part], x);
   team.share(total, team.chunk(total), [&](int piece) {
     const PellucidMatrix* matrix = linear.parts;
     int first_output = 0;
-    for (int count; piece >= (count = num_pieces(*matrix)); ++matrix) {
+    for (int count; piece >= (count = num_pieces(*matrix, x)); ++matrix) {
       piece -= count;
       first_output += matrix->outputs;
     }

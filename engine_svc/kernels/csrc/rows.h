@@ -63,19 +63,23 @@ struct FloatRows {
   }
 };
 
-// Rows of 8-bit integers, each group of 32 divided by its largest number / 127.
+// Rows of integers, each group of 32 divided by its largest number / 127, or / (127 * 128) with two digits.
+template <int kDigits>
 struct IntegerRows {
   static constexpr bool kTakesAttention = false;
 
-  static int64_t stride(int size) { return num_groups(size) * kGroup; }
+  static int64_t stride(int size) { return num_groups(size) * kDigits * kGroup; }
   static int64_t num_groups(int size) { return divide_up(size, kGroup); }
 
   static void write(const float* x, int size, char* data, Group* groups) {
-    for (int group = 0; group * kGroup < size; ++group) groups[group] = write(x + group * kGroup, data + group * kGroup);
+    for (int group = 0; group * kGroup < size; ++group) {
+      groups[group] = write(x + group * kGroup, data + group * kDigits * kGroup);
+    }
   }
 
  private:
   static constexpr int kVectors = kGroup / kLanes;
+  static constexpr float kLargest = kDigits == 1 ? 127.0f : 127.0f * 128.0f;
   using Bytes = int8_t __attribute__((vector_size(kLanes)));
 
   static Group write(const float* x, char* data) {
@@ -86,17 +90,19 @@ struct IntegerRows {
       poison = fma(values[i], Floats{}, poison);  // NaN and infinity must not become numbers
     }
     const float most = reduce(largest, Max()) + reduce(poison, Sum());
-    const float inverse = most > 0.0f ? 127.0f / most : 0.0f;
+    const float inverse = most > 0.0f ? kLargest / most : 0.0f;
     const Floats rounder = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
     Ints sum = {};
     for (int i = 0; i < kVectors; ++i) {
       const Ints integers = bit_cast<Ints>(fma(values[i], splat(inverse), rounder)) - bit_cast<Ints>(rounder);
-      store(data + i * kLanes, __builtin_convertvector(integers, Bytes));
+      const Ints upper = kDigits == 1 ? integers : (integers + 64) >> 7;
+      store(data + i * kLanes, __builtin_convertvector(upper, Bytes));
+      if (kDigits > 1) store(data + kGroup + i * kLanes, __builtin_convertvector(integers - (upper << 7), Bytes));
       sum += integers;
     }
     int32_t total = 0;
     for (int lane = 0; lane < kLanes; ++lane) total += sum[lane];
-    const float scale = most / 127.0f;
+    const float scale = most / kLargest;
     return {scale, scale * static_cast<float>(total), -128 * total};
   }
 };

@@ -78,7 +78,7 @@ def test_long_runs_are_cut_without_a_trace(window: int | None) -> None:
 def test_independent_rows_are_the_same_in_any_step_on_any_number_of_threads(
     dtype: torch.dtype, softcap: float | None
 ) -> None:
-    shape = config(6, 2, 10, window=70, dtype=dtype, softcap=softcap)
+    shape = config(6, 2, 80, window=70, dtype=dtype, softcap=softcap)
     first, second = histories(shape, [120, 37])
     before = torch.get_num_threads()
 

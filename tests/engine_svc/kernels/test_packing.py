@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from engine_svc.kernels.memory import Arena
 from engine_svc.kernels.packing import Format, PackedMatrix, pack
 from engine_svc.weights.quantized import GROUP_SIZE, QuantizedRows, quantize
 
@@ -24,7 +25,7 @@ def place(packed: PackedMatrix, output: int, lanes: int) -> tuple[Tensor, int]:
 def test_floats_lie_in_words_of_four_bytes(outputs: int, inputs: int, lanes: int, dtype: torch.dtype) -> None:
     weights = torch.arange(outputs * inputs).view(outputs, inputs).to(dtype)
 
-    packed = pack(weights, lanes)
+    packed = pack(weights, lanes, Arena())
 
     assert packed.format is (Format.FLOAT32 if dtype == torch.float32 else Format.BFLOAT16)
     assert (packed.outputs, packed.inputs) == (outputs, inputs)
@@ -40,7 +41,7 @@ def test_floats_lie_in_words_of_four_bytes(outputs: int, inputs: int, lanes: int
 def test_eight_bits_lie_four_to_a_word_before_their_scales(outputs: int, groups: int, lanes: int) -> None:
     rows = quantize(torch.randn(outputs, groups * GROUP_SIZE, generator=torch.Generator().manual_seed(outputs)))
 
-    packed = pack(rows, lanes)
+    packed = pack(rows, lanes, Arena())
 
     assert packed.format is Format.INT8
     num_words = groups * GROUP_SIZE // 4
@@ -57,7 +58,7 @@ def test_four_bits_lie_eight_to_a_word_before_scales_and_minima(outputs: int, gr
     scales = torch.randn(outputs, groups, generator=torch.Generator().manual_seed(outputs)).half()
     rows = QuantizedRows(4, numbers, scales, -scales)
 
-    packed = pack(rows, lanes)
+    packed = pack(rows, lanes, Arena())
 
     assert packed.format is Format.INT4
     num_words = groups * GROUP_SIZE // 8
@@ -72,7 +73,7 @@ def test_four_bits_lie_eight_to_a_word_before_scales_and_minima(outputs: int, gr
 
 @pytest.mark.parametrize("bias", [None, torch.ones(5)])
 def test_the_structure_points_to_what_is_kept(bias: Tensor | None) -> None:
-    packed = pack(torch.ones(5, 7), 16)
+    packed = pack(torch.ones(5, 7), 16, Arena())
 
     structure = packed.structure(bias)
 

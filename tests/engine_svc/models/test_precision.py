@@ -26,7 +26,7 @@ def resolve(dtype: str, quantization: str, facts: Facts, *, kernels: bool = True
 
 
 def test_stored_integers_are_multiplied_as_integers() -> None:
-    assert resolve("auto", "auto", Facts()) is Format.INT8
+    assert resolve("auto", "auto", Facts()) is Format.INT16
 
 
 @pytest.mark.parametrize(
@@ -47,12 +47,13 @@ def test_a_dtype_that_was_asked_for_is_taken(dtype: str, expected: Format) -> No
     assert resolve(dtype, "none", Facts()) is expected
 
 
-def test_integers_can_be_asked_for() -> None:
-    assert resolve("bfloat16", "int8", Facts(is_quantized=False, fast_integers=False)) is Format.INT8
+@pytest.mark.parametrize(("quantization", "expected"), [("int8", Format.INT8), ("int16", Format.INT16)])
+def test_integers_can_be_asked_for(quantization: str, expected: Format) -> None:
+    assert resolve("bfloat16", quantization, Facts(is_quantized=False, fast_integers=False)) is expected
 
 
 def test_integers_need_kernels() -> None:
-    with pytest.raises(ModelLoadError, match="needs the compiled kernels"):
+    with pytest.raises(ModelLoadError, match="int8 needs the compiled kernels"):
         resolve("auto", "int8", Facts(), kernels=False)
 
 
