@@ -51,13 +51,10 @@ def compile_group(group: Group) -> CompiledGrammar | str:
 def spellings(instance: Any) -> Iterator[str]:
     """An instance with the properties of its objects in every order."""
     if isinstance(instance, dict):
-        for order in permutations(instance):
-            for values in product(*(list(spellings(instance[name])) for name in order)):
-                yield (
-                    "{"
-                    + ",".join(f"{json.dumps(n, ensure_ascii=False)}:{v}" for n, v in zip(order, values, strict=True))
-                    + "}"
-                )
+        names = {name: json.dumps(name, ensure_ascii=False) for name in instance}
+        members = [[f"{names[name]}:{text}" for text in spellings(value)] for name, value in instance.items()]
+        for order in permutations(members):
+            yield from ("{" + ",".join(texts) + "}" for texts in product(*order))
     elif isinstance(instance, list):
         for values in product(*(list(spellings(item)) for item in instance)):
             yield "[" + ",".join(values) + "]"
