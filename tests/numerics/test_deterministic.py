@@ -51,6 +51,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "compiled float32": {"attention_backend": "cpu", "dtype": "float32"},
     "compiled bfloat16": {"attention_backend": "cpu", "dtype": "bfloat16"},
     "compiled int8": {"attention_backend": "cpu", "dtype": "bfloat16", "quantization": "int8"},
+    "compiled int16": {"attention_backend": "cpu", "dtype": "bfloat16", "quantization": "int16"},
 }
 
 

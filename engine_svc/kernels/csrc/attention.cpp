@@ -7,7 +7,7 @@ extern "C" void pellucid_attend(const PellucidAttention* shape, const PellucidBa
                                 const PellucidRows* query, const PellucidRows* key, const PellucidRows* value,
                                 const PellucidRows* out) {
   using namespace pellucid;
-  Team::run(shape->num_threads, [&](Team& team) {
+  Team::run(shape->num_threads, 2, [&](Team& team) {
     if (shape->is_bfloat16) {
       Attention<Bfloat16>(*shape, *batch, cache, window).run(team, *query, *key, *value, *out);
     } else {

@@ -107,7 +107,7 @@ class Forward {
 
   // What the last layer leaves of the rows asked for, normed: float32 [rows][hidden_size].
   void run(const PellucidTokens& tokens, const PellucidBatch& batch, char* cache, int64_t layer_bytes, float* hidden) {
-    Team::run(d_.attention.num_threads, [&](Team& team) {
+    Team::run(d_.attention.num_threads, kLayerPhases * d_.num_layers + 2, [&](Team& team) {
       std::vector<float> row(padded(std::max({d_.hidden_size, d_.intermediate_size, q_size_ + 2 * kv_size_})));
       begin(team, tokens, row.data());
       for (int layer = 0; layer < d_.num_layers; ++layer) {
@@ -123,7 +123,7 @@ class Forward {
 
   // float32 [rows][hidden_size] -> [rows][vocabulary]
   void logits(const float* hidden, float* logits) {
-    Team::run(d_.attention.num_threads, [&](Team& team) {
+    Team::run(d_.attention.num_threads, 2, [&](Team& team) {
       std::vector<float> row(padded(d_.hidden_size));
       team.share(num_tokens_, 1, [&](int64_t index) {
         std::copy_n(hidden + index * d_.hidden_size, d_.hidden_size, row.data());
@@ -137,6 +137,8 @@ class Forward {
   }
 
  private:
+  static constexpr int kLayerPhases = 10;
+
   float* x(int64_t token) const { return x_ + token * d_.hidden_size; }
 
   Activations ready(int size) const {
