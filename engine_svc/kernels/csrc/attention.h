@@ -200,7 +200,7 @@ class Attention {
   // On the threads of a team: keep the new keys and values, then attend.
   void run(Team& team, const PellucidRows& query, const PellucidRows& key, const PellucidRows& value,
            const PellucidRows& out) const {
-    team.share(batch_.num_tokens, team.chunk(batch_.num_tokens), [&](int token) { put(token, key, value); });
+    team.share(batch_.num_tokens, [&](int token) { put(token, key, value); });
     attend(team, query, out);
   }
 
@@ -212,7 +212,7 @@ class Attention {
 
   void attend(Team& team, const PellucidRows& query, const PellucidRows& out) const {
     const std::vector<Item> items = cut();
-    team.share(static_cast<int>(items.size()), 1, [&](int index) { attend(items[index], query, out); });
+    team.share(static_cast<int>(items.size()), [&](int index) { attend(items[index], query, out); });
   }
 
  private:

@@ -115,7 +115,7 @@ class Forward {
         const float* next = layer + 1 < d_.num_layers ? d_.layers[layer + 1].before_attention : nullptr;
         feed_forward(team, d_.layers[layer], layer + 1 < d_.num_layers, next, row.data());
       }
-      team.share(static_cast<int>(tokens.num_rows), 1, [&](int64_t index) {
+      team.share(static_cast<int>(tokens.num_rows), [&](int64_t index) {
         norm(x(tokens.rows[index]), d_.norm, d_.eps, d_.hidden_size, hidden + index * d_.hidden_size);
       });
     });
@@ -125,7 +125,7 @@ class Forward {
   void logits(const float* hidden, float* logits) {
     Team::run(d_.attention.num_threads, 2, [&](Team& team) {
       std::vector<float> row(padded(d_.hidden_size));
-      team.share(num_tokens_, 1, [&](int64_t index) {
+      team.share(num_tokens_, [&](int64_t index) {
         std::copy_n(hidden + index * d_.hidden_size, d_.hidden_size, row.data());
         write(row.data(), d_.hidden_size, index);
       });
@@ -162,7 +162,7 @@ class Forward {
 
   // Embeddings, angles, and the input of the first layer.
   void begin(Team& team, const PellucidTokens& tokens, float* row) {
-    team.share(num_tokens_, team.chunk(num_tokens_), [&](int token) {
+    team.share(num_tokens_, [&](int token) {
       const RowReader embedding(d_.embedding, tokens.input_ids[token]);
       for (int i = 0; i < d_.hidden_size; ++i) x(token)[i] = embedding[i] * d_.embedding_scale;
       int64_t angle = token * num_angles_;
@@ -188,7 +188,7 @@ class Forward {
     const Attention<T> attention(d_.attention, batch, cache, layer.window);
     const PellucidRows query{query_, q_size_}, key{key_, kv_size_}, value{value_, kv_size_};
     const PellucidRows attended{attended_, padded(q_size_)};
-    team.share(num_tokens_, team.chunk(num_tokens_), [&](int token) {
+    team.share(num_tokens_, [&](int token) {
       prepare_heads(layer, token, row);
       attention.put(token, key, value);
     });
@@ -232,7 +232,7 @@ class Forward {
     if constexpr (Rows::kTakesAttention) {
       return {reinterpret_cast<const char*>(attended_), padded(q_size_) * int64_t{sizeof(T)}, nullptr, 0, false};
     }
-    team.share(num_tokens_, team.chunk(num_tokens_), [&](int64_t token) {
+    team.share(num_tokens_, [&](int64_t token) {
       const T* attended = attended_ + token * padded(q_size_);
       for (int i = 0; i < q_size_; ++i) row[i] = to_float(attended[i]);
       write(row, q_size_, token);
@@ -245,7 +245,7 @@ class Forward {
     multiply(team, layer.gate_up, ready(d_.hidden_size), num_tokens_, [&](int token, int output, int count, Floats sums) {
       store_some(projected_ + int64_t{token} * 2 * size + output, sums, count);
     });
-    team.share(num_tokens_, team.chunk(num_tokens_), [&](int64_t token) {
+    team.share(num_tokens_, [&](int64_t token) {
       const float* gates = projected_ + token * 2 * size;
       if (d_.activation == kSilu) {
         gate(gates, gates + size, size, row, silu);
@@ -268,7 +268,7 @@ class Forward {
   }
 
   void end_branch(Team& team, const float* after, bool goes_on, const float* next, float* row) {
-    team.share(num_tokens_, team.chunk(num_tokens_), [&](int64_t token) {
+    team.share(num_tokens_, [&](int64_t token) {
       if (after != nullptr) {
         norm(branch_ + token * d_.hidden_size, after, d_.eps, d_.hidden_size, row);
         for (int i = 0; i < d_.hidden_size; ++i) x(token)[i] += row[i];

@@ -286,7 +286,7 @@ template <typename Store>
 void multiply(Team& team, const PellucidLinear& linear, const Activations& x, int num_rows, const Store& store) {
   int total = 0;
   for (int part = 0; part < linear.num_parts; ++part) total += num_pieces(linear.parts[part], x);
-  team.share(total, team.chunk(total), [&](int piece) {
+  team.share(total, [&](int piece) {
     const PellucidMatrix* matrix = linear.parts;
     int first_output = 0;
     for (int count; piece >= (count = num_pieces(*matrix, x)); ++matrix) {

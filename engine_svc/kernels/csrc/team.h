@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace pellucid {
@@ -24,44 +26,46 @@ class Team {
   // Calls `work(team)` on `num_threads` threads. It must go through the same phases on each of them, at most `most_phases`.
   template <typename Work>
   static void run(int num_threads, int most_phases, Work work) {
-    std::vector<Phase> phases(most_phases);
+    std::vector<Counter> counters(size_t(most_phases) * (num_threads + 1));
 #pragma omp parallel num_threads(num_threads)
     {
-      Team team(phases.data(), omp_get_num_threads());
+      Team team(counters.data(), omp_get_thread_num(), omp_get_num_threads());
       work(team);
     }
   }
 
-  // A phase: `work(i)` for each i below `count`, `chunk` at a time by whoever is free. All of it is done on return.
+  // A phase: `work(i)` for each i below `count`. All of it is done on return. Each thread has a run of its own, so that it
+  // finds in its cache what lies side by side, and helps the others when that is done.
   template <typename Work>
-  void share(int count, int chunk, Work work) {
-    Phase& phase = *phase_++;
-    for (int first; (first = phase.next.fetch_add(chunk, std::memory_order_relaxed)) < count;) {
-      const int end = std::min(first + chunk, count);
-      for (int i = first; i < end; ++i) work(i);
-      phase.done.fetch_add(end - first, std::memory_order_release);
+  void share(int count, Work work) {
+    Counter* const phase = std::exchange(phase_, phase_ + num_threads_ + 1);
+    std::atomic<int>& done = phase[num_threads_].value;
+    for (int i = 0; i < num_threads_; ++i) {
+      const int owner = (thread_ + i) % num_threads_;
+      const int first = first_of(owner, count), end = first_of(owner + 1, count);
+      int taken = 0;
+      for (int next; (next = first + phase[owner].value.fetch_add(1, std::memory_order_relaxed)) < end; ++taken) work(next);
+      if (taken > 0) done.fetch_add(taken, std::memory_order_release);
     }
-    for (int tries = 0; phase.done.load(std::memory_order_acquire) < count; ++tries) {
+    for (int tries = 0; done.load(std::memory_order_acquire) < count; ++tries) {
       // Others are about to finish, unless they lost their core: then whoever waits for one may have ours.
       tries < kPauses ? pause() : static_cast<void>(sched_yield());
     }
   }
 
-  // So many pieces that each thread gets some, and the last ones are small enough to even out.
-  int chunk(int count) const { return std::max(1, count / (num_threads_ * 4)); }
-
  private:
-  struct alignas(64) Phase {
-    std::atomic<int> next{0};
-    std::atomic<int> done{0};
+  struct alignas(64) Counter {
+    std::atomic<int> value{0};
   };
 
-  Team(Phase* phases, int num_threads) : phase_(phases), num_threads_(num_threads) {}
+  Team(Counter* phases, int thread, int num_threads) : phase_(phases), thread_(thread), num_threads_(num_threads) {}
+
+  int first_of(int owner, int count) const { return static_cast<int>(int64_t{owner} * count / num_threads_); }
 
   static constexpr int kPauses = 2000;
 
-  Phase* phase_;
-  int num_threads_;
+  Counter* phase_;  // how much was taken of each thread's run, and how much is done
+  int thread_, num_threads_;
 };
 
 }  // namespace pellucid
