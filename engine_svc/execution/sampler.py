@@ -59,8 +59,9 @@ class Sampler:
     def _sample_rows(logits: Tensor, states: SequenceOf[SamplingState]) -> list[Sampled | Exception]:
         """The token that follows in each row of ``logits`` [rows, vocab]."""
         logits = logits.float()
-        token_ids = logits.numpy().argmax(axis=-1)  # the first of equals; NaN if there is one
-        finite = np.take_along_axis(logits.numpy(), token_ids[:, None], axis=-1)[:, 0] < np.inf
+        values = logits.numpy()
+        token_ids = values.argmax(axis=-1)  # the first of equals; NaN if there is one
+        finite = (values[np.arange(len(values)), token_ids] < np.inf).tolist()
         results: list[Sampled | Exception | None] = [
             constrain(state) if finite[row] else FloatingPointError("logits are not finite")
             for row, state in enumerate(states)

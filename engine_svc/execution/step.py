@@ -49,9 +49,9 @@ def prepare(batch: SequenceOf[ScheduledSequence], block_size: int) -> Step:
     ]
     prompt_rows = [row - e.start + first for e, first in zip(batch, first_rows, strict=True) for row in e.prompt_rows]
     return Step(
-        input_ids=torch.tensor(tokens, dtype=torch.int64),
+        input_ids=torch.from_numpy(np.array(tokens, np.int64)),
         positions=torch.from_numpy(positions),
-        rows=torch.tensor([*samples, *prompt_rows], dtype=torch.int64),
+        rows=torch.from_numpy(np.array([*samples, *prompt_rows], np.int64)),
         num_samples=len(samples),
         paged=PagedBatch(
             slot_mapping=torch.from_numpy(slots),
