@@ -116,6 +116,7 @@ def load_model_runner(
     attention = create_backend(
         attention_backend,
         decoder.attention_config,
+        kernels,
         num_blocks=blocks,
         block_size=block_size,
         independent_rows=deterministic,

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 import torch
+from structlog.testing import capture_logs
 
+from engine_svc.attention import backends
 from engine_svc.execution.runner import Runner, ScheduledSequence
 from engine_svc.models.precision import resolve_dtype
 from engine_svc.request import Request, Sampled, SamplingParams, TokenLogprobs
@@ -220,6 +222,33 @@ def test_a_broken_sequence_is_its_own_fault_and_poisons_no_block(tmp_path: Path)
 
     assert isinstance(together[0], FloatingPointError)
     assert together[1:] == alone == after
+
+
+@pytest.mark.usefixtures("kernels")
+def test_heads_of_an_odd_size_are_computed_by_plain_torch_in_bfloat16(tmp_path: Path) -> None:
+    part = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.9}
+    odd = tiny.save(tiny.random_model(tiny.phi3(hidden_size=28, rope_parameters=part)), tmp_path)
+    requests = [greedy(prompt, 8) for prompt in PROMPTS]
+
+    ours = load(odd, dtype="bfloat16")
+
+    assert not ours.info.rows_are_independent
+    assert outputs(run(ours, requests)) == outputs(
+        run(load(odd, dtype="bfloat16", attention_backend="reference"), requests)
+    )
+    assert load(odd, dtype="float32").info.rows_are_independent
+    for options in ({"attention_backend": "cpu", "dtype": "bfloat16"}, {"quantization": "int8", "dtype": "auto"}):
+        with pytest.raises(ModelLoadError, match="heads of 7 numbers"):
+            load(odd, **options)
+
+
+def test_what_is_missing_is_logged_once(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends, "load_kernels", lambda: None)
+
+    with capture_logs() as logs:
+        load(folder)
+
+    assert len([line for line in logs if line["log_level"] == "warning"]) == 1
 
 
 @pytest.mark.parametrize(
