@@ -33,7 +33,7 @@ class Scheduler:
     def __init__(self, limits: StepLimits, blocks: BlockManager, speculation: Speculation | None = None) -> None:
         self._limits = limits
         self._blocks = blocks
-        self._speculation = speculation
+        self._speculation = speculation and speculation.within(limits.max_num_batched_tokens)
         self._running: list[Sequence] = []
         self._waiting = WaitingQueue()
 

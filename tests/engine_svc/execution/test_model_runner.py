@@ -57,7 +57,15 @@ def test_what_was_loaded(runner: Runner, folder: str) -> None:
     assert (info.model_path, info.model_type, info.dtype) == (folder, "llama", "float32")
     assert (info.vocab_size, info.max_model_len, info.num_blocks) == (97, 128, 64)
     assert info.eos_token_ids == (2,)
+    assert info.cache_dtype == "float32"
     assert not info.simulated
+
+
+@pytest.mark.usefixtures("kernels")
+def test_what_is_multiplied_is_not_what_is_kept(folder: str) -> None:
+    info = load(folder, dtype="auto", quantization="int8").info
+
+    assert (info.dtype, info.cache_dtype) == ("int8", "bfloat16")
 
 
 @pytest.mark.parametrize(
@@ -120,6 +128,17 @@ def test_speculation_changes_nothing(runner: Runner, options: dict[str, Any]) ->
     answers = run(runner, requests, speculation=Speculation(6, 24), **options)
 
     assert [outputs([answer]) for answer in answers] == expected
+
+
+def test_steps_with_drafts_are_no_larger_than_others(folder: str, backend: str) -> None:
+    small = load(folder, attention_backend=backend, max_num_batched_tokens=6)
+
+    answers = run(
+        small, [greedy([7] * 6, 60)] * 3, speculation=Speculation(8, 1024), max_num_batched_tokens=6, max_num_seqs=4
+    )
+
+    assert len(outputs(answers)) == 3
+    assert max(len(chunk.token_ids) for answer in answers for chunk in answer.chunks) > 1
 
 
 @pytest.mark.usefixtures("kernels")
