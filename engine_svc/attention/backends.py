@@ -41,5 +41,5 @@ def find_kernels(name: str) -> Kernels | None:
     if kernels is None and name == "cpu":
         raise ModelLoadError(f"attention backend cpu has no kernels for this machine; they are built by {_HOW}")
     if kernels is None:
-        log.warning("no kernels are built for this machine, so attention is computed by plain torch", build_by=_HOW)
+        log.warning("no kernels are built for this machine, so plain torch computes, which is slower", build_by=_HOW)
     return kernels

@@ -38,8 +38,12 @@ def test_without_kernels_plain_torch_computes_and_the_log_says_so_in_a_line() ->
     with capture_logs() as logs:
         assert isinstance(create("auto"), ReferenceAttention)
 
-    assert [(line["log_level"], line["build_by"]) for line in logs] == [
-        ("warning", "python -m engine_svc.kernels.build")
+    assert [(line["log_level"], line["event"], line["build_by"]) for line in logs] == [
+        (
+            "warning",
+            "no kernels are built for this machine, so plain torch computes, which is slower",
+            "python -m engine_svc.kernels.build",
+        )
     ]
 
 
