@@ -1,7 +1,7 @@
 """What a format costs in quality: perplexity on texts, and how often the likeliest next token is that of float32.
 
     python -m bench.quality                                  # SmolLM2-135M on this repository's docs/*.md
-    python -m bench.quality --formats int8 README.md
+    python -m bench.quality README.md --formats int8
 
 Texts are cut into pieces of ``--context`` tokens, and every token of a piece but its first is predicted from those
 before it. Prints a Markdown table. ``none`` is bfloat16; cache and norms are that with integers too.
