@@ -4,7 +4,7 @@
     python -m bench.quality README.md --formats int8
 
 Texts are cut into pieces of ``--context`` tokens, and every token of a piece but its first is predicted from those
-before it. Prints a Markdown table. ``none`` is bfloat16; cache and norms are that with integers too.
+before it. Prints a Markdown table. ``none`` is bfloat16, which the cache is with integers too.
 """
 
 from __future__ import annotations
