@@ -83,6 +83,6 @@ def _side_by_side(parts: list[Tensor], arena: Arena) -> Tensor:
     panels = arena.take(num_panels * sum(sizes)).view(num_panels, -1)
     step = max(1, _CHUNK_BYTES // sum(sizes))
     for part, place in zip(parts, torch.split(panels, sizes, dim=1), strict=True):
-        for some, there in zip(part.split(step), place.split(step), strict=True):
+        for some, there in zip(torch.split(part, step), torch.split(place, step), strict=True):
             there.copy_(some.contiguous().flatten(1).view(torch.uint8))
     return panels

@@ -44,7 +44,7 @@ def quantize(weights: Tensor) -> QuantizedRows:
 
     float32 [rows, inputs]
     """
-    parts = [_quantize(part) for part in weights.split(max(1, _CHUNK_ELEMENTS // weights.shape[1]))]
+    parts = [_quantize(part) for part in torch.split(weights, max(1, _CHUNK_ELEMENTS // weights.shape[1]))]
     numbers, scales = (torch.cat(of_all) for of_all in zip(*parts, strict=True))
     return QuantizedRows(8, numbers, scales, None)
 
