@@ -15,7 +15,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from engine_svc.attention.backends import create_backend
+from engine_svc.attention.backends import create_backend, find_kernels
 from engine_svc.attention.interface import AttentionBackend, AttentionConfig, PagedBatch
 
 _BACKENDS: Final = ("reference", "cpu")
@@ -65,7 +65,8 @@ def main() -> None:
             for heads in (args.heads, args.kv_heads, args.kv_heads)
         )
         backends = {
-            name: create_backend(name, config, num_blocks=num_blocks, block_size=_BLOCK_SIZE) for name in _BACKENDS
+            name: create_backend(name, config, find_kernels(name), num_blocks=num_blocks, block_size=_BLOCK_SIZE)
+            for name in _BACKENDS
         }
         rounds = [[seconds(b, args.layers, given, inputs) for b in backends.values()] for _ in range(args.rounds)]
         reference, kernel = (1000 * min(taken) for taken in zip(*rounds, strict=True))

@@ -1,10 +1,11 @@
-"""How long a step of the engine takes: attention backends in turn, on the same model, in one process.
+"""How long a step of the engine takes: attention backends or formats in turn, on the same model, in one process.
 
-    python -m bench.engine_step                              # SmolLM2-135M in the type that `auto` chooses
+    python -m bench.engine_step                              # SmolLM2-135M, multiplied by floats, on both backends
+    python -m bench.engine_step --compare none int16 int8    # the compiled kernels, by quantization
     python -m bench.engine_step --dtype float32 --rounds 9
 
 Prints a Markdown table: decode steps of several batch sizes at 256 tokens of context, and a prompt of 1,000 tokens in
-chunks of 256. Each figure is the median of the rounds; backends take turns, so that a noisy machine is fair to both.
+chunks of 256. Each figure is the median of the rounds; runners take turns, so that a noisy machine is fair to all.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from engine_svc.request import Request, SamplingParams
 from engine_svc.scheduling.sequence import Sequence, choices_of
 
 _BACKENDS: Final = ("reference", "cpu")
+_QUANTIZATIONS: Final = ("none", "int16", "int8")
 _BLOCK_SIZE: Final = 16
 _CONTEXT: Final = 256
 _PROMPT: Final = 1000
@@ -53,7 +55,7 @@ def scenarios() -> Iterator[Scenario]:
 
 
 def measure(runners: dict[str, Runner], scenario: Scenario, rounds: int) -> dict[str, float]:
-    """Milliseconds, the median over the rounds of each backend."""
+    """Milliseconds, the median over the rounds of each runner."""
     taken: dict[str, list[float]] = {name: [] for name in runners}
     for _ in range(rounds + 1):
         for name, runner in runners.items():
@@ -84,7 +86,7 @@ def _default_model() -> str:
     return str(next(Path(spec.submodule_search_locations[0]).glob("*.gguf")))
 
 
-def _load(backend: str, model: str, dtype: str, threads: int) -> Runner:
+def _load(backend: str, quantization: str, model: str, dtype: str, threads: int) -> Runner:
     from engine_svc.execution.model_runner import load_model_runner
 
     return load_model_runner(
@@ -97,27 +99,43 @@ def _load(backend: str, model: str, dtype: str, threads: int) -> Runner:
         num_threads=threads,
         max_num_batched_tokens=512,
         attention_backend=backend,
+        quantization=quantization,
     )
 
 
-def main() -> None:
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="", help="folder or .gguf file; default SmolLM2")
     parser.add_argument("--dtype", default="auto", help="auto, float32 or bfloat16")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--backends", nargs="+", default=list(_BACKENDS), choices=_BACKENDS)
-    args = parser.parse_args()
-    wait_politely()
+    parser.add_argument("--quantization", default="none", choices=_QUANTIZATIONS, help="of all backends")
+    parser.add_argument(
+        "--compare", nargs="+", default=[], choices=_QUANTIZATIONS, help="quantizations, on the cpu backend"
+    )
+    return parser.parse_args()
+
+
+def _runners(args: argparse.Namespace) -> dict[str, Runner]:
+    """By backend and by the type that it computes in."""
+    pairs = [("cpu", name) for name in args.compare] or [(name, args.quantization) for name in args.backends]
     model = args.model or _default_model()
-    runners = {name: _load(name, model, args.dtype, args.threads) for name in args.backends}
-    first, last = args.backends[0], args.backends[-1]
-    print(f"| {runners[first].info.dtype} | {' | '.join(f'{name}, ms' for name in runners)} | ratio |")
+    loaded = [(backend, _load(backend, name, model, args.dtype, args.threads)) for backend, name in pairs]
+    return {f"{backend} {runner.info.dtype}": runner for backend, runner in loaded}
+
+
+def main() -> None:
+    args = _arguments()
+    wait_politely()
+    runners = _runners(args)
+    names = list(runners)
+    print(f"| step | {' | '.join(f'{name}, ms' for name in runners)} | first : last |")
     print(f"|---|{'--:|' * (len(runners) + 1)}")
     for scenario in scenarios():
         found = measure(runners, scenario, args.rounds)
         figures = " | ".join(f"{found[name]:.1f}" for name in runners)
-        print(f"| {scenario.name} | {figures} | {found[first] / found[last]:.2f} |", flush=True)
+        print(f"| {scenario.name} | {figures} | {found[names[0]] / found[names[-1]]:.2f} |", flush=True)
 
 
 if __name__ == "__main__":

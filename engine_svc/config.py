@@ -113,12 +113,6 @@ class Settings(ServiceSettings):
         return self.served_model or Path(self.model).name
 
     @model_validator(mode="after")
-    def _check_limits(self) -> Self:
-        if self.max_num_batched_tokens < self.max_num_seqs:
-            raise ValueError("max_num_batched_tokens must be at least max_num_seqs, or someone would starve")
-        return self
-
-    @model_validator(mode="after")
     def _check_effect(self) -> Self:
         """A setting that would change nothing is a mistake."""
         idle, kind = (_FOR_WEIGHTS, "models with weights") if self.simulated else (_FOR_SCRIPTS, "the simulated model")
@@ -127,8 +121,13 @@ class Settings(ServiceSettings):
             self._refuse(_FOR_SPECULATION, "speculation")
         return self
 
+    def check_generation(self) -> None:
+        """Whether a model that generates can do with the settings. Raises ``SettingsError``."""
+        if self.max_num_batched_tokens < self.max_num_seqs:
+            raise SettingsError("max_num_batched_tokens must be at least max_num_seqs, or someone would starve")
+
     def check_embedding(self) -> None:
-        """The same for a model that embeds, which shows only in its files. Raises ``SettingsError``."""
+        """Whether a model that embeds has a use for all settings. Raises ``SettingsError``."""
         try:
             self._refuse(_FOR_GENERATING, "models that generate")
         except ValueError as error:

@@ -38,6 +38,7 @@ def load_model(settings: Settings) -> Runner | EmbeddingRunner:
 
 def load_runner(settings: Settings) -> Runner:
     """Load the model; takes as long as that takes. Raises ``SettingsError`` when the settings make it impossible."""
+    settings.check_generation()
     if settings.simulated:
         return SimulatedRunner(_simulated_info(settings), step_seconds=settings.simulated_step_ms / 1000.0)
     wait_politely()
@@ -105,6 +106,7 @@ def _simulated_info(settings: Settings) -> RunnerInfo:
         model_path=MODEL_NAME,
         model_type=MODEL_NAME,
         dtype="float32",
+        cache_dtype="float32",
         vocab_size=vocabulary.size,
         max_model_len=settings.max_model_len or _SIMULATED_CONTEXT,
         num_blocks=settings.num_blocks or max(1, settings.kv_cache_memory_mb * _MIB // bytes_per_block),

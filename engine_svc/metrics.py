@@ -52,14 +52,16 @@ class EngineMetrics:
         self._step_tokens = self._histogram("vllm:iteration_tokens_total", "Tokens computed in a step.", _STEP_TOKENS)
         self._step_time = self._histogram("pellucid_engine_step_seconds", "Duration of a step.", _STEP_SECONDS)
 
-    def describe_cache(self, *, block_size: int, num_blocks: int, enable_prefix_caching: bool, dtype: str) -> None:
+    def describe_cache(
+        self, *, block_size: int, num_blocks: int, enable_prefix_caching: bool, cache_dtype: str
+    ) -> None:
         """Export the cache's layout as labels, as vLLM does; it calls the blocks GPU blocks wherever they are."""
         labels = {
             "model_name": self._model_name,
             "block_size": str(block_size),
             "num_gpu_blocks": str(num_blocks),
             "enable_prefix_caching": str(enable_prefix_caching),
-            "cache_dtype": dtype,
+            "cache_dtype": cache_dtype,
         }
         info = Gauge("vllm:cache_config_info", "Layout of the cache.", list(labels), registry=self._registry)
         info.labels(**labels).set(1)

@@ -111,7 +111,7 @@ class EngineService:
             block_size=settings.block_size,
             num_blocks=info.num_blocks,
             enable_prefix_caching=settings.enable_prefix_caching,
-            dtype=info.dtype,
+            cache_dtype=info.cache_dtype,
         )
         grammars = GrammarCompiler(vocabulary, metrics.count_grammar)
         return Backend(info, capacity_of(settings, info), settings.max_num_seqs, steps, grammars)

@@ -6,40 +6,64 @@ from typing import Final
 
 import structlog
 
-from engine_svc.attention.cpu import CpuAttention
+from engine_svc.attention.cpu import CpuAttention, reason_against_kernel
 from engine_svc.attention.interface import AttentionBackend, AttentionConfig
 from engine_svc.attention.reference import ReferenceAttention
 from engine_svc.kernels.library import Kernels, load_kernels
 from engine_svc.weights.errors import ModelLoadError
 
 _HOW: Final = "python -m engine_svc.kernels.build"
+_WITHOUT: Final = (
+    "the compiled kernels are not there: plain torch computes all of the model, which is several times slower, without "
+    "quantization, and by default without speculation"
+)
 
 log = structlog.get_logger(__name__)
 
 
-def create_backend(
-    name: str, config: AttentionConfig, *, num_blocks: int, block_size: int, independent_rows: bool = False
-) -> AttentionBackend:
-    """``reference``, ``cpu``, or ``auto`` for ``cpu`` where its kernels are built and ``reference`` elsewhere.
-
-    With ``independent_rows`` what a token gets depends on its own sequence alone, to the last bit. Raises
-    ``ModelLoadError`` when ``cpu`` is asked for and not there.
-    """
-    kernels = find_kernels(name)
-    if kernels is None:
-        return ReferenceAttention(
-            config, num_blocks=num_blocks, block_size=block_size, independent_rows=independent_rows
-        )
-    return CpuAttention(config, kernels, num_blocks=num_blocks, block_size=block_size)
-
-
 def find_kernels(name: str) -> Kernels | None:
-    """The kernels that the backend of this name works with, if any. Raises as ``create_backend``."""
+    """The kernels for a backend of this name: ``reference``, ``cpu``, or ``auto`` for ``cpu`` where they are built.
+
+    To be asked once for each model, because it logs what is missing. Raises ``ModelLoadError`` when ``cpu`` is asked
+    for and not there.
+    """
     if name == "reference":
         return None
-    kernels = load_kernels()
+    try:
+        kernels, reason = load_kernels(), "they are not built for this machine"
+    except OSError as error:
+        kernels, reason = None, f"they cannot be loaded: {error}"
     if kernels is None and name == "cpu":
-        raise ModelLoadError(f"attention backend cpu has no kernels for this machine; they are built by {_HOW}")
+        raise ModelLoadError(f"attention backend cpu has no kernels: {reason}. They are built by {_HOW}")
     if kernels is None:
-        log.warning("no kernels are built for this machine, so attention is computed by plain torch", build_by=_HOW)
+        log.warning(_WITHOUT, reason=reason, build_by=_HOW)
     return kernels
+
+
+def create_backend(
+    name: str,
+    config: AttentionConfig,
+    kernels: Kernels | None,
+    *,
+    num_blocks: int,
+    block_size: int,
+    independent_rows: bool = False,
+) -> AttentionBackend:
+    """The backend of this name, with what ``find_kernels`` found for it.
+
+    With ``independent_rows`` what a token gets depends on its own sequence alone, to the last bit. Raises
+    ``ModelLoadError`` when ``cpu`` is asked for and cannot compute this.
+    """
+    if kernels is not None and _suits(name, config):
+        return CpuAttention(config, kernels, num_blocks=num_blocks, block_size=block_size)
+    return ReferenceAttention(config, num_blocks=num_blocks, block_size=block_size, independent_rows=independent_rows)
+
+
+def _suits(name: str, config: AttentionConfig) -> bool:
+    reason = reason_against_kernel(config.head_dim, config.dtype)
+    if reason is None:
+        return True
+    if name == "cpu":
+        raise ModelLoadError(f"attention backend cpu cannot compute this model: {reason}")
+    log.warning("attention is computed by plain torch, which is slower", reason=reason)
+    return False

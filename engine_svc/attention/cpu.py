@@ -32,8 +32,8 @@ class CpuAttention:
             is_bfloat16=config.dtype == torch.bfloat16,
             num_threads=torch.get_num_threads(),
         )
-        # Values are kept in words of 4 bytes, so that an odd number of bfloat16 takes the place of one more.
-        per_word = 4 // config.dtype.itemsize
+        # In words, an odd number of bfloat16 takes the place of one more.
+        per_word = _per_word(config.dtype)
         value_slots = -(-block_size // per_word) * per_word
         size = num_blocks * config.num_kv_heads * (block_size + value_slots) * config.head_dim
         self.cache = (
@@ -55,6 +55,18 @@ class CpuAttention:
             table_stride,
         )
         return CpuStep(self, batch, pointers)
+
+
+def reason_against_kernel(head_dim: int, dtype: torch.dtype) -> str | None:
+    """Why the kernel cannot compute heads of this size, if so."""
+    if head_dim % _per_word(dtype) == 0:
+        return None
+    return f"heads of {head_dim} numbers do not fill words of 4 bytes with {str(dtype).removeprefix('torch.')}"
+
+
+def _per_word(dtype: torch.dtype) -> int:
+    """Keys and values are kept in words of 4 bytes."""
+    return 4 // dtype.itemsize
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from engine_svc.embedding.headless import Headless, with_head
 from engine_svc.embedding.interface import EmbedderInfo, Pooling
 from engine_svc.embedding.sentence_transformers import is_stated, read_stated_use
 from engine_svc.embedding.token_vectors import DecoderVectors, EncoderVectors, TokenVectors
+from engine_svc.kernels.library import Kernels
 from engine_svc.models.causal_lm import CausalLM
 from engine_svc.models.config import RawConfig
 from engine_svc.models.encoder import Encoder
@@ -70,7 +71,7 @@ def load_embedder(
     stated = read_stated_use(path)
     network = _load(open_checkpoint(path), dtype, attention_backend)
     longest = _model_len(max_model_len, stated.max_seq_length, network.longest)
-    vectors = _token_vectors(network.model, attention_backend, longest, max_num_batched_tokens)
+    vectors = _token_vectors(network, attention_backend, longest, max_num_batched_tokens)
     info = EmbedderInfo(
         model_path=model,
         model_type=network.model_type,
@@ -94,6 +95,7 @@ class _Network:
     vocab_size: int
     longest: int
     pooling: Pooling
+    kernels: Kernels | None = None
 
 
 def _load(checkpoint: Checkpoint, dtype: str, attention_backend: str) -> _Network:
@@ -123,17 +125,19 @@ def _load_decoder(checkpoint: Headless, dtype: str, attention_backend: str) -> _
     format_ = resolve_format(dtype, "none", checkpoint, kernels)
     loaded = load_model(checkpoint, format_, kernels)
     name = format_.name.lower()
-    return _Network(loaded.model, loaded.model_type, name, loaded.vocab_size, loaded.max_position_embeddings, "last")
+    longest = loaded.max_position_embeddings
+    return _Network(loaded.model, loaded.model_type, name, loaded.vocab_size, longest, "last", kernels)
 
 
 def _token_vectors(
-    model: Encoder | CausalLM, attention_backend: str, longest: int, max_num_batched_tokens: int
+    network: _Network, attention_backend: str, longest: int, max_num_batched_tokens: int
 ) -> TokenVectors:
-    if isinstance(model, Encoder):
-        return EncoderVectors(model)
+    if isinstance(network.model, Encoder):
+        return EncoderVectors(network.model)
     return DecoderVectors(
-        model,
+        network.model,
         backend=attention_backend,
+        kernels=network.kernels,
         max_num_tokens=max(longest, max_num_batched_tokens),
         max_num_texts=max_num_batched_tokens,
     )

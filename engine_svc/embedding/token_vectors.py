@@ -12,6 +12,7 @@ from torch import Tensor
 from engine_svc.attention.backends import create_backend
 from engine_svc.attention.bidirectional import WholeSequences
 from engine_svc.attention.interface import PagedBatch
+from engine_svc.kernels.library import Kernels
 from engine_svc.models.causal_lm import CausalLM
 from engine_svc.models.encoder import Encoder
 
@@ -39,15 +40,19 @@ class EncoderVectors:
 class DecoderVectors:
     """Each token sees those before it. ``max_num_tokens`` and ``max_num_texts`` are those of a pass.
 
-    ``backend`` as in ``engine_svc.attention.backends``. Its cache is for one pass; what no pass has needed yet takes no
-    memory.
+    ``backend`` and ``kernels`` as in ``engine_svc.attention.backends``. Its cache is for one pass; what no pass has
+    needed yet takes no memory.
     """
 
-    def __init__(self, model: CausalLM, *, backend: str, max_num_tokens: int, max_num_texts: int) -> None:
+    def __init__(
+        self, model: CausalLM, *, backend: str, kernels: Kernels | None, max_num_tokens: int, max_num_texts: int
+    ) -> None:
         self._model = model
         # Every text begins a block of its own.
         num_blocks = max_num_tokens // _BLOCK_SIZE + max_num_texts
-        self._attention = create_backend(backend, model.attention_config, num_blocks=num_blocks, block_size=_BLOCK_SIZE)
+        self._attention = create_backend(
+            backend, model.attention_config, kernels, num_blocks=num_blocks, block_size=_BLOCK_SIZE
+        )
 
     def __call__(self, input_ids: Tensor, lengths: Sequence[int]) -> Tensor:
         attention = self._attention.begin(_whole_texts(lengths))

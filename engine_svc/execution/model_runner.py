@@ -106,6 +106,7 @@ def load_model_runner(
         model_path=model,
         model_type=loaded.model_type,
         dtype=format_.name.lower(),
+        cache_dtype=str(decoder.dtype).removeprefix("torch."),
         vocab_size=loaded.vocab_size,
         max_model_len=_model_len(max_model_len, loaded.max_position_embeddings),
         num_blocks=blocks,
@@ -115,6 +116,7 @@ def load_model_runner(
     attention = create_backend(
         attention_backend,
         decoder.attention_config,
+        kernels,
         num_blocks=blocks,
         block_size=block_size,
         independent_rows=deterministic,

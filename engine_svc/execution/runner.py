@@ -59,6 +59,7 @@ class ScheduledSequence:
 class RunnerInfo:
     """What a runner loaded, and its limits.
 
+    ``dtype`` is what activations are multiplied as, ``cache_dtype`` the element type of keys and values.
     ``rows_are_independent`` promises that what is computed for a token is the same to the bit whatever else the step
     computes, so that drafts change nothing.
     """
@@ -66,6 +67,7 @@ class RunnerInfo:
     model_path: str
     model_type: str
     dtype: str
+    cache_dtype: str
     vocab_size: int
     max_model_len: int
     num_blocks: int

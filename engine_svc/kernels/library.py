@@ -72,11 +72,9 @@ class Kernels:
 
 
 def load_kernels(path: Path | None = None) -> Kernels | None:
-    """The library that set-up built, or None."""
-    try:
-        return Kernels(path or library_path())
-    except OSError:
-        return None
+    """The library that set-up built; None if it built none. Raises ``OSError`` if it cannot be loaded."""
+    path = path or library_path()
+    return Kernels(path) if path.exists() else None
 
 
 def _rows(x: Tensor) -> Rows:

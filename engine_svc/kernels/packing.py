@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +13,9 @@ from torch import Tensor
 from engine_svc.kernels.memory import Arena
 from engine_svc.kernels.structures import Matrix
 from engine_svc.weights.quantized import GROUP_SIZE, QuantizedRows
+
+_CHUNK_BYTES: Final = 1 << 22
+"""Bytes put into order at a time, which bounds the memory that it takes on top of the matrix"""
 
 
 class Format(IntEnum):
@@ -77,6 +81,8 @@ def _side_by_side(parts: list[Tensor], arena: Arena) -> Tensor:
     num_panels = len(parts[0])
     sizes = [part[0].numel() * part.element_size() for part in parts]
     panels = arena.take(num_panels * sum(sizes)).view(num_panels, -1)
+    step = max(1, _CHUNK_BYTES // sum(sizes))
     for part, place in zip(parts, torch.split(panels, sizes, dim=1), strict=True):
-        place.copy_(part.contiguous().flatten(1).view(torch.uint8))
+        for some, there in zip(torch.split(part, step), torch.split(place, step), strict=True):
+            there.copy_(some.contiguous().flatten(1).view(torch.uint8))
     return panels

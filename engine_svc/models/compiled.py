@@ -11,19 +11,28 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from engine_svc.attention.cpu import CpuAttention, CpuStep
+from engine_svc.attention.cpu import CpuAttention, CpuStep, reason_against_kernel
 from engine_svc.attention.interface import AttentionStep
 from engine_svc.kernels import structures
 from engine_svc.kernels.library import Kernels
 from engine_svc.layers.linear import Linear
 from engine_svc.layers.norm import QueryKeyNorm, RMSNorm
 from engine_svc.layers.rotary import RotaryEmbedding
-from engine_svc.models.config import HeadNorms
+from engine_svc.models.config import DecoderConfig, HeadNorms
 from engine_svc.models.decoder import DecoderLayer
 from engine_svc.models.packed_weights import DTYPES, PackedWeights
 
 _ACTIVATIONS: Final = {"silu": 0, "gelu_pytorch_tanh": 1}
 _HEAD_NORMS: Final = {HeadNorms.NONE: 0, HeadNorms.EACH: 1, HeadNorms.TOGETHER: 2}
+
+
+def reason_against_compiled(config: DecoderConfig, dtype: torch.dtype) -> str | None:
+    """What of such a decoder the kernels do not compute, if anything; then ``decoder.py`` does."""
+    if config.activation not in _ACTIVATIONS:
+        return f"activation {config.activation}"
+    if config.head_norms not in _HEAD_NORMS:
+        return f"norms of {config.head_norms.value}"
+    return reason_against_kernel(config.head_dim, dtype)
 
 
 class CompiledDecoder:

@@ -8,7 +8,7 @@ import torch
 from engine_svc.kernels.library import Kernels
 from engine_svc.kernels.packing import Format
 from engine_svc.models.causal_lm import CausalLM, LoadedModel
-from engine_svc.models.compiled import CompiledDecoder
+from engine_svc.models.compiled import CompiledDecoder, reason_against_compiled
 from engine_svc.models.config import DecoderConfig, RawConfig
 from engine_svc.models.decoder import Decoder
 from engine_svc.models.packed_weights import DTYPES, INTEGERS, pack_weights
@@ -22,7 +22,9 @@ log = structlog.get_logger(__name__)
 
 
 def load_model(checkpoint: Checkpoint, format_: Format, kernels: Kernels | None = None) -> LoadedModel:
-    """A model that is computed by these kernels, or by torch. Without kernels, ``format_`` is one of floats.
+    """A model that is computed by these kernels as far as they can, or by torch.
+
+    Without kernels, ``format_`` is one of floats.
 
     Raises ``ModelLoadError`` naming what is wrong or not supported. A GGUF file must be of a native family.
     """
@@ -30,7 +32,7 @@ def load_model(checkpoint: Checkpoint, format_: Format, kernels: Kernels | None 
         return _fallback(checkpoint, format_, reason)
     family = find_family(checkpoint.config)
     config = family.read_config(RawConfig(checkpoint.config))
-    model = _compiled(checkpoint, config, format_, kernels) if kernels else _plain(checkpoint, config, DTYPES[format_])
+    model = _native(checkpoint, config, format_, kernels)
     return LoadedModel(
         model,
         family.model_type,
@@ -38,6 +40,17 @@ def load_model(checkpoint: Checkpoint, format_: Format, kernels: Kernels | None 
         config.max_position_embeddings,
         rows_are_independent=isinstance(model, CompiledDecoder),
     )
+
+
+def _native(checkpoint: Checkpoint, config: DecoderConfig, format_: Format, kernels: Kernels | None) -> CausalLM:
+    if kernels is None:
+        return _plain(checkpoint, config, DTYPES[format_])
+    if (reason := reason_against_compiled(config, DTYPES[format_])) is None:
+        return _compiled(checkpoint, config, format_, kernels)
+    if format_ in INTEGERS:
+        raise ModelLoadError(f"quantization {format_.name.lower()} needs the compiled forward pass: {reason}")
+    log.warning("not compiled: computed by plain torch, which is slower", reason=reason)
+    return _plain(checkpoint, config, DTYPES[format_])
 
 
 def _plain(checkpoint: Checkpoint, config: DecoderConfig, dtype: torch.dtype) -> CausalLM:

@@ -22,7 +22,8 @@ def resolve_format(dtype: str, quantization: str, checkpoint: Checkpoint, kernel
     ``dtype`` as in ``resolve_dtype``. ``quantization`` is ``none``; ``int8`` or ``int16`` for integers: weights of 8
     bits, or of 4 where they are stored so, and activations of 8 or of 15; or ``auto``: ``int16``, which is as exact as
     bfloat16, if weights are stored as such integers, this processor multiplies them fast and no ``dtype`` was asked
-    for. Raises ``ModelLoadError`` if this machine cannot.
+    for; the few matrices of such a file that are stored otherwise are rounded to 8 bits. Raises ``ModelLoadError`` if
+    this machine cannot.
     """
     if quantization == "auto":
         fast = kernels is not None and kernels.fast_integers

@@ -17,6 +17,10 @@ _RATE_WEIGHT: Final = 0.1
 """How much the newest guess counts in its rate; a rate remembers about the last twenty."""
 
 
+_MOST_INDEXED: Final = 16_384
+"""Tokens that are there at the beginning and are looked at, the last ones: all steps wait while they are indexed."""
+
+
 class NgramDrafter:
     """An index over ``token_ids``, a list that others extend and nobody shortens. Constant time for each new token."""
 
@@ -24,7 +28,8 @@ class NgramDrafter:
         self._token_ids = token_ids
         self._num_indexed = len(token_ids)
         self._rates = dict.fromkeys(_SIZES, _FIRST_RATE)
-        self._followers = {size: _followers(token_ids, size) for size in _SIZES}
+        known, before = token_ids[-_MOST_INDEXED:], max(0, len(token_ids) - _MOST_INDEXED)
+        self._followers = {size: _followers(known, size, before) for size in _SIZES}
         """For each length: from an n-gram's hash to where the token after its last occurrence is."""
         self._tail = self._hashes_before(len(token_ids))
         self._match = self._find()
@@ -72,7 +77,7 @@ class NgramDrafter:
         return None
 
 
-def _followers(token_ids: list[int], size: int) -> dict[int, int]:
-    """The index of all n-grams but the last one, which nothing has followed yet."""
+def _followers(token_ids: list[int], size: int, before: int) -> dict[int, int]:
+    """The index of all n-grams but the last one, which nothing has followed yet; ``before`` are not in the list."""
     ngrams = zip(*(token_ids[offset:] for offset in range(size)), strict=False)
-    return dict(zip(map(hash, ngrams), range(size, len(token_ids)), strict=False))
+    return dict(zip(map(hash, ngrams), range(before + size, before + len(token_ids)), strict=False))

@@ -33,7 +33,7 @@ class Scheduler:
     def __init__(self, limits: StepLimits, blocks: BlockManager, speculation: Speculation | None = None) -> None:
         self._limits = limits
         self._blocks = blocks
-        self._speculation = speculation
+        self._speculation = speculation and speculation.within(limits.max_num_batched_tokens)
         self._running: list[Sequence] = []
         self._waiting = WaitingQueue()
 
@@ -162,12 +162,13 @@ class Scheduler:
         return True
 
     def _preempt(self, sequence: Sequence) -> None:
-        """Take the place and the blocks of a running sequence; it keeps its tokens and is next in turn."""
+        """Take all that a running sequence has but its tokens, with which it is next in turn."""
         self._running.remove(sequence)
         self._blocks.free(sequence)
         sequence.status = Status.WAITING
         sequence.num_preemptions += 1
         sequence.resume_at = 0.0
+        sequence.drafter = None
         self._waiting.push_front(sequence)
 
     def _take_in(self, scheduled: ScheduledSequence, result: Sampled | Exception | None) -> Outcome | None:

@@ -24,7 +24,8 @@ class Sequence:
     Keys and values of the first ``num_computed_tokens`` tokens are in the blocks of ``block_table``. ``siblings`` are
     all choices of the request, this one among them; empty when it is the only one. ``block_hashes`` are those of the
     full blocks, as far as anybody asked. ``resume_at`` is when it may be computed again, by ``time.monotonic``.
-    ``num_prompt_logprobs`` counts the prompt tokens whose log probabilities were told. ``drafter`` is there once asked.
+    ``num_prompt_logprobs`` counts the prompt tokens whose log probabilities were told. ``drafter`` is there once asked,
+    while it runs.
     """
 
     request: Request

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Final
 
@@ -32,6 +32,10 @@ class Speculation:
 
     num_tokens: int
     max_step_tokens: int
+
+    def within(self, max_num_batched_tokens: int) -> Speculation:
+        """The same where a step holds so many tokens at most, whatever they are."""
+        return replace(self, max_step_tokens=min(self.max_step_tokens, max_num_batched_tokens))
 
     def extend(self, plan: Plan, blocks: BlockManager) -> None:
         """Add drafts to a plan that is complete without them. They take blocks that are free, and nobody's place."""

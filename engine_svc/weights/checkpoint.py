@@ -42,7 +42,7 @@ class Checkpoint(Protocol):
 
     @property
     def is_quantized(self) -> bool:
-        """Whether tensors are stored as integers that can be computed with."""
+        """Whether the matrices are stored as integers that can be computed with, at least most of them by size."""
 
     def tensors(self) -> Iterator[StoredTensor]:
         """All tensors, in the order of the files."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,6 +25,10 @@ from engine_svc.weights.quantized import QuantizedRows
 _CHUNK_ELEMENTS: Final = 1 << 20
 """Elements converted at a time: what fits a cache, and bounds the memory that loading takes on top of the model."""
 
+_MOSTLY: Final = 0.75
+"""Part of the numbers in matrices that are kept as they are in a file that counts as quantised: the others get 8 bits,
+and a file with more of them was meant to be more exact. Embeddings alone can be a fifth of a small model."""
+
 _LAYER: Final = re.compile(r"blk\.(\d+)\.(.+)")
 
 _Rows = npt.NDArray[np.uint8]
@@ -42,7 +47,9 @@ class GgufFile:
 
     @property
     def is_quantized(self) -> bool:
-        return any(info.type in KEPT for info in self._infos.values())
+        sizes = {info.name: math.prod(info.shape) for info in self._infos.values() if len(info.shape) > 1}
+        kept = sum(size for name, size in sizes.items() if self._infos[name].type in KEPT)
+        return kept > 0 and kept >= _MOSTLY * sum(sizes.values())
 
     def tensors(self) -> Iterator[_Tensor]:
         for info in self._infos.values():

@@ -14,6 +14,9 @@ GROUP_SIZE: Final = 32
 ZERO_POINT: Final = 128
 """What is added to 8-bit numbers so that none is negative"""
 
+_CHUNK_ELEMENTS: Final = 1 << 20
+"""Elements quantised at a time, which bounds the memory that it takes on top of the matrix"""
+
 
 @dataclass(frozen=True, slots=True)
 class QuantizedRows:
@@ -41,10 +44,17 @@ def quantize(weights: Tensor) -> QuantizedRows:
 
     float32 [rows, inputs]
     """
+    parts = [_quantize(part) for part in torch.split(weights, max(1, _CHUNK_ELEMENTS // weights.shape[1]))]
+    numbers, scales = (torch.cat(of_all) for of_all in zip(*parts, strict=True))
+    return QuantizedRows(8, numbers, scales, None)
+
+
+def _quantize(weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Numbers and scales."""
     groups = _groups(torch.nn.functional.pad(weights, (0, -weights.shape[1] % GROUP_SIZE)))
     scales = (groups.abs().amax(-1) / 127).half()
     numbers = (groups / scales.float()[..., None]).nan_to_num(0.0).round().clamp(-127, 127) + ZERO_POINT
-    return QuantizedRows(8, numbers.to(torch.uint8).flatten(1), scales, None)
+    return numbers.to(torch.uint8).flatten(1), scales
 
 
 def _groups(rows: Tensor) -> Tensor:

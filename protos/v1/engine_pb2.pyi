@@ -870,7 +870,7 @@ class ModelInfo(_message.Message):
     simulated: _builtins.bool
     """It answers from scripts instead of weights."""
     dtype: _builtins.str
-    """Element type of the weights, for example `bfloat16`."""
+    """What activations are multiplied as: `float32`, `bfloat16`, `int16` or `int8`."""
     block_size: _builtins.int
     """Tokens in one cache block."""
     num_blocks: _builtins.int

@@ -49,7 +49,7 @@ def free_port() -> int:
 
 @contextmanager
 def stack() -> Iterator[int]:
-    """The port of a running stack. What it made is removed again, its volume too."""
+    """The port of a running stack. What it made is removed again, its volumes too."""
     port = free_port()
     try:
         compose("up", "--build", "--detach", "--wait", "--wait-timeout", str(READY_SECONDS), port=port)
@@ -88,7 +88,7 @@ def inspected(port: int) -> dict[str, dict[str, object]]:
 
 
 def check_containers(port: int) -> None:
-    """Nobody is root, nobody can write but to /tmp, and only the gateway can be reached, from this machine."""
+    """Nobody is root, no root can be written, and only the gateway can be reached, from this machine."""
     for name, container in inspected(port).items():
         config, host = container["Config"], container["HostConfig"]
         assert isinstance(config, dict)
@@ -99,6 +99,11 @@ def check_containers(port: int) -> None:
         bindings = host["PortBindings"] or {}
         expected = {"8000/tcp": [{"HostIp": "127.0.0.1", "HostPort": str(port)}]} if name == "gateway" else {}
         assert bindings == expected, name
+
+
+def check_kernels(port: int) -> None:
+    """The engine compiled its kernels, although its root cannot be written."""
+    assert "Built the engine's kernels" in compose("logs", "--no-color", "engine", port=port)
 
 
 def check_stop(port: int) -> None:
@@ -119,6 +124,7 @@ def main() -> int:
         print(f"{QUESTION} {answer}")
         assert "Paris" in answer
         check_containers(port)
+        check_kernels(port)
         check_stop(port)
     print("the stack answered and stopped in order")
     return 0

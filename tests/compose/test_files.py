@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +17,7 @@ import yaml  # type: ignore[import-untyped]
 
 from detokenizer_svc.config import DetokenizerSettings
 from engine_svc.config import Settings as EngineSettings
+from engine_svc.kernels.build import library_path
 from gateway.config import Settings as GatewaySettings
 from svclib.config import ServiceSettings
 from tokenizer_svc.config import TokenizerSettings
@@ -94,6 +100,49 @@ def test_nobody_is_root_or_can_become_it(name: str) -> None:
 def test_the_engine_waits_longer_than_a_service_drains(name: str) -> None:
     assert SERVICES[name]["stop_grace_period"] == "35s"
     assert SETTINGS[name].model_fields["drain_seconds"].default + 5 < 35
+
+
+def entrypoint(python: Path) -> list[str]:
+    """What the engine's container runs, with another program for its Python."""
+    written = dockerfile("engine").rpartition("ENTRYPOINT")[2].replace("\\\n", "")
+    command: list[str] = json.loads(written)
+    return [part.replace("/opt/pellucid/bin/python", str(python)) for part in command]
+
+
+def fake_python(folder: Path, text: str = "") -> Path:
+    """A program that notes its process id and arguments."""
+    path = folder / "python"
+    path.write_text(f'#!/bin/sh\necho "$$ $*" >> {folder}/calls\n{text}\n')
+    path.chmod(0o755)
+    return path
+
+
+def test_the_engine_of_a_container_builds_its_kernels_and_then_takes_the_place_of_the_shell(tmp_path: Path) -> None:
+    process = subprocess.Popen([*entrypoint(fake_python(tmp_path, "exit 3")), "--max-num-seqs", "two words"])
+
+    assert process.wait(timeout=20) == 3, "a build that fails keeps nobody from serving"
+    built, served = (tmp_path / "calls").read_text().splitlines()
+    assert built.partition(" ")[2] == "-m engine_svc.kernels.build"
+    assert served == f"{process.pid} -m engine_svc --max-num-seqs two words"
+
+
+def test_a_container_that_is_stopped_while_it_builds_never_serves(tmp_path: Path) -> None:
+    process = subprocess.Popen(entrypoint(fake_python(tmp_path, "sleep 0.5")))
+    while not (tmp_path / "calls").exists():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+
+    assert process.wait(timeout=20) == 0
+    assert len((tmp_path / "calls").read_text().splitlines()) == 1
+
+
+def test_the_kernels_of_a_container_lie_in_a_volume_that_its_user_can_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    mounted = dict(volume.split(":")[:2] for volume in SERVICES["engine"]["volumes"])
+    folder = mounted["kernels"]
+    monkeypatch.setattr(sys, "prefix", "/opt/pellucid")
+    assert str(library_path().parent) == folder
+    assert f"install --directory --owner=10001 --group=10001 {folder}\n" in dockerfile("engine")
+    assert "kernels" in COMPOSE["volumes"]
 
 
 def test_only_the_gateway_is_published_and_only_on_this_machine() -> None:

@@ -17,7 +17,7 @@ from engine_svc.scheduling.block_manager import BlockManager
 from engine_svc.scheduling.scheduler import Scheduler
 from engine_svc.scheduling.sequence import Sequence, choices_of
 from engine_svc.scheduling.speculation import Speculation
-from engine_svc.scheduling.step import StepLimits
+from engine_svc.scheduling.step import Plan, StepLimits
 from svclib.errors import ServiceError
 
 EOS = 0
@@ -71,7 +71,17 @@ def scheduler(
     speculation: Speculation | None = None,
 ) -> Scheduler:
     blocks = BlockManager(num_blocks, block_size, model="m", enable_prefix_caching=caching)
-    return Scheduler(StepLimits(max_num_seqs, max_num_batched_tokens, chunk), blocks, speculation)
+    return CheckedScheduler(StepLimits(max_num_seqs, max_num_batched_tokens, chunk), blocks, speculation)
+
+
+class CheckedScheduler(Scheduler):
+    """A scheduler whose steps are never larger than a runner computes."""
+
+    def schedule(self, now: float) -> Plan:
+        plan = super().schedule(now)
+        num_tokens = sum(entry.num_tokens for entry in plan.batch)
+        assert num_tokens == plan.num_tokens <= self._limits.max_num_batched_tokens
+        return plan
 
 
 @dataclass

@@ -32,7 +32,7 @@ class PagedModel:
         num_ids: int = VOCAB_SIZE - 1,
         max_model_len: int = 1024,
     ) -> None:
-        self._info = RunnerInfo("paged", "paged", "none", VOCAB_SIZE, max_model_len, num_blocks, (0,))
+        self._info = RunnerInfo("paged", "paged", "int16", "bfloat16", VOCAB_SIZE, max_model_len, num_blocks, (0,))
         self._block_size = block_size
         self._per_step = per_step
         self._num_ids = num_ids

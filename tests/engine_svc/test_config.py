@@ -45,7 +45,6 @@ def test_flags_are_the_same_names(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"MAX_WAITING": "-1"}, "max_waiting"),
         ({"STALL_SECONDS": "nan"}, "stall_seconds"),
         ({"SIMULATED_STEP_MS": "nan"}, "simulated_step_ms"),
-        ({"MAX_NUM_SEQS": "600"}, "max_num_batched_tokens"),
         ({"SPECULATION": "draft_model"}, "speculation"),
         ({"NUM_SPECULATIVE_TOKENS": "0"}, "num_speculative_tokens"),
         ({"MAX_SPECULATIVE_STEP_TOKENS": "1"}, "max_speculative_step_tokens"),
@@ -99,6 +98,12 @@ def test_a_model_that_embeds_has_no_cache_and_no_sequences(
     load(monkeypatch, MODEL="real").check_embedding()
     with pytest.raises(SettingsError, match=f"{name}: for models that generate only"):
         load(monkeypatch, MODEL="real", **{name.upper(): value}).check_embedding()
+
+
+def test_a_step_has_room_for_every_sequence_of_a_model_that_generates(monkeypatch: pytest.MonkeyPatch) -> None:
+    load(monkeypatch, MODEL="real", MAX_NUM_SEQS="40", MAX_NUM_BATCHED_TOKENS="40").check_generation()
+    with pytest.raises(SettingsError, match="max_num_batched_tokens must be at least max_num_seqs"):
+        load(monkeypatch, MODEL="real", MAX_NUM_SEQS="41", MAX_NUM_BATCHED_TOKENS="40").check_generation()
 
 
 def test_how_much_to_speculate_says_nothing_without_speculation(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ def test_a_simulated_model_by_default() -> None:
         model_path="simulated",
         model_type="simulated",
         dtype="float32",
+        cache_dtype="float32",
         vocab_size=simulated.VOCAB_SIZE,
         max_model_len=8192,
         num_blocks=4096,
@@ -48,7 +49,7 @@ def test_the_context_can_be_set() -> None:
 def test_by_default_guesses_are_made_where_they_cannot_change_a_bit(
     speculation: Literal["auto", "ngram", "off"], rows_are_independent: bool, expected: bool
 ) -> None:
-    info = RunnerInfo("m", "m", "float32", 9, 9, 9, (0,), rows_are_independent=rows_are_independent)
+    info = RunnerInfo("m", "m", "float32", "float32", 9, 9, 9, (0,), rows_are_independent=rows_are_independent)
 
     found = speculation_of(Settings(model="real", speculation=speculation), info)
 
@@ -57,7 +58,7 @@ def test_by_default_guesses_are_made_where_they_cannot_change_a_bit(
 
 def test_how_far_to_guess_can_be_set() -> None:
     settings = Settings(model="real", speculation="ngram", num_speculative_tokens=3, max_speculative_step_tokens=9)
-    info = RunnerInfo("m", "m", "float32", 9, 9, 9, (0,))
+    info = RunnerInfo("m", "m", "float32", "float32", 9, 9, 9, (0,))
 
     assert speculation_of(settings, info) == Speculation(num_tokens=3, max_step_tokens=9)
 
@@ -84,6 +85,14 @@ def test_an_embedding_model_is_loaded_as_the_settings_say(tmp_path: Path) -> Non
 
     assert isinstance(info, EmbedderInfo)
     assert (info.dtype, info.max_model_len, info.max_num_batched_tokens) == ("bfloat16", 20, 100)
+
+
+def test_a_small_pass_is_for_embedding_models_only(tmp_path: Path) -> None:
+    encoder = tiny.save(tiny_encoders.random_encoder(tiny_encoders.bert()), tmp_path)
+
+    assert load_model(Settings(model=encoder, max_num_batched_tokens=8)).info.max_model_len == 48
+    with pytest.raises(SettingsError, match="max_num_batched_tokens must be at least max_num_seqs"):
+        load_model(Settings(model="simulated", max_num_batched_tokens=8))
 
 
 def test_a_setting_that_an_embedding_model_does_not_mind_is_refused(tmp_path: Path) -> None:

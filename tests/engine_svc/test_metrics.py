@@ -17,7 +17,7 @@ def exported() -> dict[str, str]:
     registry = CollectorRegistry()
     metrics = EngineMetrics(registry, "m")
     metrics.watch_loads(lambda: Loads(1, 2, 3), 4)
-    metrics.describe_cache(block_size=16, num_blocks=4, enable_prefix_caching=True, dtype="float32")
+    metrics.describe_cache(block_size=16, num_blocks=4, enable_prefix_caching=True, cache_dtype="float32")
     return {family.name: family.type for family in text_string_to_metric_families(generate_latest(registry).decode())}
 
 

@@ -98,6 +98,15 @@ async def test_draining_lets_running_requests_end_and_takes_no_more() -> None:
         await draining
 
 
+async def test_the_layout_of_the_cache_is_exported() -> None:
+    async with serving(lambda _settings: PagedModel(64, 16), served_model="m") as served:
+        labels = {
+            "model_name": "m", "block_size": "16", "num_gpu_blocks": "64", "enable_prefix_caching": "True",
+            "cache_dtype": "bfloat16",
+        }  # fmt: skip
+        assert served.service.registry.get_sample_value("vllm:cache_config_info", labels) == 1
+
+
 async def test_metrics_follow_the_requests() -> None:
     async with serving(served_model="m", num_blocks=50) as served:
         await asyncio.gather(*(served.ask(prompt(20, max_tokens=5)) for _ in range(3)))

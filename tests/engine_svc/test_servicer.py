@@ -232,7 +232,7 @@ async def test_zero_is_a_value() -> None:
     assert finish_of(all_tokens) == ["length"]
 
 
-INFO = RunnerInfo("m", "llama", "float32", 300, 100, 64, (EOS,), simulated=True)
+INFO = RunnerInfo("m", "llama", "float32", "float32", 300, 100, 64, (EOS,), simulated=True)
 ROOMY = Capacity(max_model_len=100, block_size=16, num_blocks=64)
 
 

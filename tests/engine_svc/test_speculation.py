@@ -30,7 +30,7 @@ class HistoryModel:
     """A runner whose logits follow from the tokens before; ``broken_after`` has logits that are no numbers."""
 
     def __init__(self, num_blocks: int, *, broken_after: int | None = None) -> None:
-        self._info = RunnerInfo("history", "history", "none", VOCAB_SIZE, 1024, num_blocks, (EOS,))
+        self._info = RunnerInfo("history", "history", "none", "none", VOCAB_SIZE, 1024, num_blocks, (EOS,))
         self._sampler = Sampler()
         self._broken_after = broken_after
 
@@ -70,6 +70,7 @@ class Pool:
     chunk: int
     max_num_seqs: int
     caching: bool
+    max_num_batched_tokens: int = 64
 
     def run(self, requests: list[Request], speculation: Speculation | None, **model: Any) -> Running:
         """Requests come one by one, with a step between."""
@@ -77,7 +78,7 @@ class Pool:
             HistoryModel(self.num_blocks, **model),
             scheduler(
                 self.num_blocks, self.block_size, max_num_seqs=self.max_num_seqs, chunk=self.chunk,
-                caching=self.caching, speculation=speculation,
+                max_num_batched_tokens=self.max_num_batched_tokens, caching=self.caching, speculation=speculation,
             ),
         )  # fmt: skip
         for request in requests:
@@ -121,6 +122,7 @@ pools = st.builds(
     chunk=st.sampled_from([2, 5, 64]),
     max_num_seqs=st.sampled_from([1, 4, 8]),
     caching=st.booleans(),
+    max_num_batched_tokens=st.sampled_from([8, 64]),
 )
 speculations = st.builds(Speculation, num_tokens=st.sampled_from([1, 3, 8]), max_step_tokens=st.sampled_from([4, 64]))
 

@@ -97,9 +97,17 @@ _ARCHITECTURES = {"mistral": "llama", "gemma3_text": "gemma3"}
 
 
 def save_gguf(
-    model: Any, path: Path, *, kind: gguf.GGMLQuantizationType = gguf.GGMLQuantizationType.F32, **metadata: Any
+    model: Any,
+    path: Path,
+    *,
+    kind: gguf.GGMLQuantizationType = gguf.GGMLQuantizationType.F32,
+    embedding_kind: gguf.GGMLQuantizationType | None = None,
+    **metadata: Any,
 ) -> str:
-    """Write a GGUF file as llama.cpp's converter does; matrices are stored as ``kind``. Returns its path."""
+    """Write a GGUF file as llama.cpp's converter does; returns its path.
+
+    Matrices are stored as ``kind``, those with a row for each token as ``embedding_kind`` if it is given.
+    """
     config = model.config
     arch = _ARCHITECTURES.get(config.model_type, config.model_type)
     writer = gguf.GGUFWriter(path, arch)
@@ -121,7 +129,12 @@ def save_gguf(
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
         values = _converted(name, tensor.float().numpy(), config, arch)
-        stored = gguf.GGMLQuantizationType.F32 if values.ndim == 1 else kind
+        if values.ndim == 1:
+            stored = gguf.GGMLQuantizationType.F32
+        elif embedding_kind is not None and len(values) == config.vocab_size:
+            stored = embedding_kind
+        else:
+            stored = kind
         theirs = names.get_name(name, try_suffixes=(".weight", ".bias"))
         assert theirs is not None, f"the architecture has no {name}"
         writer.add_tensor(theirs, gguf.quants.quantize(values, stored), raw_dtype=stored)

@@ -103,7 +103,8 @@ def logits_of(model: CausalLM, token_ids: torch.Tensor, steps: list[int], backen
     """Logits of all tokens of one sequence, computed in steps of these many tokens [tokens, vocab]"""
     num_blocks = -(-len(token_ids) // BLOCK_SIZE)
     table = torch.arange(num_blocks, dtype=torch.int32).flip(0)
-    attention = create_backend(backend, model.attention_config, num_blocks=num_blocks, block_size=BLOCK_SIZE)
+    kernels = None if backend == "reference" else KERNELS
+    attention = create_backend(backend, model.attention_config, kernels, num_blocks=num_blocks, block_size=BLOCK_SIZE)
     found, start = [], 0
     for count in steps:
         positions = torch.arange(start, start + count)

@@ -19,7 +19,7 @@
 
 extern "C" {
 
-// Mirrored in engine_svc/attention/cpu.py.
+// Mirrored in engine_svc/kernels/structures.py.
 struct PellucidAttention {
   int32_t num_heads, num_kv_heads, head_dim, block_size;
   float scale;

@@ -15,7 +15,7 @@ extern "C" {
 enum PellucidActivation : int32_t { kSilu = 0, kGelu = 1 };
 enum PellucidHeadNorms : int32_t { kNoHeadNorms = 0, kEachHead = 1, kHeadsTogether = 2 };
 
-// All of this is mirrored in engine_svc/kernels/library.py. Norms are null where there are none.
+// All of this is mirrored in engine_svc/kernels/structures.py. Norms are null where there are none.
 struct PellucidLayer {
   PellucidLinear qkv, out, gate_up, down;
   const float *before_attention, *after_attention, *before_mlp, *after_mlp, *query_norm, *key_norm;

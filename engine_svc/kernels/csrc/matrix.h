@@ -20,7 +20,7 @@ extern "C" {
 // kInt16 is for activations only, which are two digits of 8 bits then.
 enum PellucidFormat : int32_t { kFloat32 = 0, kBfloat16 = 1, kInt8 = 2, kInt4 = 3, kInt16 = 4 };
 
-// Mirrored in engine_svc/kernels/library.py.
+// Mirrored in engine_svc/kernels/structures.py.
 struct PellucidMatrix {
   const void* panels;
   const float* bias;  // null: none

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import re
 from itertools import cycle
 
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from engine_svc.attention import cpu
 from engine_svc.attention.cpu import CpuAttention
 from engine_svc.attention.interface import AttentionConfig
 from engine_svc.attention.reference import ReferenceAttention
@@ -204,6 +207,12 @@ def test_extreme_scores(kernels: Kernels, dtype: torch.dtype) -> None:
 
     tolerance = TOLERANCE[dtype]
     torch.testing.assert_close(out.double(), history.naive(0, 200, shape), rtol=tolerance, atol=tolerance)
+
+
+def test_every_field_of_a_configuration_reaches_the_kernel() -> None:
+    read = set(re.findall(r"config\.(\w+)", inspect.getsource(cpu)))
+
+    assert {field.name for field in dataclasses.fields(AttentionConfig)} <= read
 
 
 @pytest.mark.parametrize(("block_size", "extra"), [(4, 0), (5, 1)])

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 import torch
+from structlog.testing import capture_logs
 
+from engine_svc.attention import backends
 from engine_svc.execution.runner import Runner, ScheduledSequence
 from engine_svc.models.precision import resolve_dtype
 from engine_svc.request import Request, Sampled, SamplingParams, TokenLogprobs
@@ -57,7 +59,15 @@ def test_what_was_loaded(runner: Runner, folder: str) -> None:
     assert (info.model_path, info.model_type, info.dtype) == (folder, "llama", "float32")
     assert (info.vocab_size, info.max_model_len, info.num_blocks) == (97, 128, 64)
     assert info.eos_token_ids == (2,)
+    assert info.cache_dtype == "float32"
     assert not info.simulated
+
+
+@pytest.mark.usefixtures("kernels")
+def test_what_is_multiplied_is_not_what_is_kept(folder: str) -> None:
+    info = load(folder, dtype="auto", quantization="int8").info
+
+    assert (info.dtype, info.cache_dtype) == ("int8", "bfloat16")
 
 
 @pytest.mark.parametrize(
@@ -120,6 +130,17 @@ def test_speculation_changes_nothing(runner: Runner, options: dict[str, Any]) ->
     answers = run(runner, requests, speculation=Speculation(6, 24), **options)
 
     assert [outputs([answer]) for answer in answers] == expected
+
+
+def test_steps_with_drafts_are_no_larger_than_others(folder: str, backend: str) -> None:
+    small = load(folder, attention_backend=backend, max_num_batched_tokens=6)
+
+    answers = run(
+        small, [greedy([7] * 6, 60)] * 3, speculation=Speculation(8, 1024), max_num_batched_tokens=6, max_num_seqs=4
+    )
+
+    assert len(outputs(answers)) == 3
+    assert max(len(chunk.token_ids) for answer in answers for chunk in answer.chunks) > 1
 
 
 @pytest.mark.usefixtures("kernels")
@@ -201,6 +222,33 @@ def test_a_broken_sequence_is_its_own_fault_and_poisons_no_block(tmp_path: Path)
 
     assert isinstance(together[0], FloatingPointError)
     assert together[1:] == alone == after
+
+
+@pytest.mark.usefixtures("kernels")
+def test_heads_of_an_odd_size_are_computed_by_plain_torch_in_bfloat16(tmp_path: Path) -> None:
+    part = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.9}
+    odd = tiny.save(tiny.random_model(tiny.phi3(hidden_size=28, rope_parameters=part)), tmp_path)
+    requests = [greedy(prompt, 8) for prompt in PROMPTS]
+
+    ours = load(odd, dtype="bfloat16")
+
+    assert not ours.info.rows_are_independent
+    assert outputs(run(ours, requests)) == outputs(
+        run(load(odd, dtype="bfloat16", attention_backend="reference"), requests)
+    )
+    assert load(odd, dtype="float32").info.rows_are_independent
+    for options in ({"attention_backend": "cpu", "dtype": "bfloat16"}, {"quantization": "int8", "dtype": "auto"}):
+        with pytest.raises(ModelLoadError, match="heads of 7 numbers"):
+            load(odd, **options)
+
+
+def test_what_is_missing_is_logged_once(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends, "load_kernels", lambda: None)
+
+    with capture_logs() as logs:
+        load(folder)
+
+    assert len([line for line in logs if line["log_level"] == "warning"]) == 1
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from tests.engine_svc import given
 from tests.engine_svc.given import Answer, Running
 
 EOS = 258
-INFO = RunnerInfo("simulated", "simulated", "float32", 259, 8192, 64, (EOS,), simulated=True)
+INFO = RunnerInfo("simulated", "simulated", "float32", "float32", 259, 8192, 64, (EOS,), simulated=True)
 
 
 def answer(request: Request, *, num_blocks: int = 64, chunk: int = 64) -> Answer:

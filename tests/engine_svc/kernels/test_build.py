@@ -83,8 +83,9 @@ def test_nothing_is_said_when_there_is_nothing_to_do(kernels: Kernels, capsys: p
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_damaged_library_is_no_library(tmp_path: Path) -> None:
+def test_a_library_that_is_not_there_is_no_fault_and_a_damaged_one_is(tmp_path: Path) -> None:
     (tmp_path / "kernels.so").write_text("half")
 
-    assert load_kernels(tmp_path / "kernels.so") is None
     assert load_kernels(tmp_path / "nothing.so") is None
+    with pytest.raises(OSError, match=r"kernels\.so"):
+        load_kernels(tmp_path / "kernels.so")

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from engine_svc.kernels import packing
 from engine_svc.kernels.memory import Arena
 from engine_svc.kernels.packing import Format, PackedMatrix, pack
 from engine_svc.weights.quantized import GROUP_SIZE, QuantizedRows, quantize
@@ -69,6 +70,16 @@ def test_four_bits_lie_eight_to_a_word_before_scales_and_minima(outputs: int, gr
         assert torch.equal(torch.stack((both & 15, both >> 4), dim=1).flatten(), numbers[output])
         assert torch.equal(halves.view(torch.float16).view(2, groups, lanes)[0, :, lane], scales[output])
         assert torch.equal(halves.view(torch.float16).view(2, groups, lanes)[1, :, lane], -scales[output])
+
+
+@pytest.mark.parametrize("weights", [torch.arange(70 * 64.0).view(70, 64), quantize(torch.eye(70, 64))], ids=type)
+def test_a_large_matrix_is_packed_a_few_panels_at_a_time(
+    weights: Tensor | QuantizedRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = pack(weights, 16, Arena())
+    monkeypatch.setattr(packing, "_CHUNK_BYTES", 2 * whole.panels.shape[1])
+
+    assert torch.equal(pack(weights, 16, Arena()).panels, whole.panels)
 
 
 @pytest.mark.parametrize("bias", [None, torch.ones(5)])

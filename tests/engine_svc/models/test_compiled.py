@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import gguf
 import pytest
@@ -13,8 +17,12 @@ from engine_svc.attention.cpu import CpuAttention
 from engine_svc.attention.interface import PagedBatch
 from engine_svc.kernels.library import Kernels, load_kernels
 from engine_svc.kernels.packing import Format
+from engine_svc.layers.norm import NormConfig
+from engine_svc.layers.rotary import RopeConfig
+from engine_svc.models import compiled
 from engine_svc.models.compiled import CompiledDecoder
-from engine_svc.models.config import DecoderConfig, RawConfig
+from engine_svc.models.config import DecoderConfig, LayerConfig, RawConfig
+from engine_svc.models.decoder import Decoder
 from engine_svc.models.loading import load_model
 from engine_svc.models.packed_weights import pack_weights
 from engine_svc.models.registry import find_family
@@ -123,6 +131,49 @@ def test_what_is_no_number_stays_none(tmp_path: Path, kernels: Kernels, format_:
     (logits,) = prompts(loaded, kernels, [3])
 
     assert not logits.isfinite().any()
+
+
+@pytest.mark.parametrize("table", ["_ACTIVATIONS", "_HEAD_NORMS"])
+def test_what_the_kernels_do_not_compute_is_left_to_torch(
+    tmp_path: Path, kernels: Kernels, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Path(tiny.save(tiny.random_model(tiny.qwen3()), tmp_path))
+    monkeypatch.setattr(compiled, table, {})
+
+    loaded = load_model(open_checkpoint(path), Format.FLOAT32, kernels)
+
+    assert isinstance(loaded.model, Decoder)
+    assert not loaded.rows_are_independent
+    with pytest.raises(ModelLoadError, match=r"int8 needs the compiled forward pass: (activation silu|norms of each)"):
+        load_model(open_checkpoint(path), Format.INT8, kernels)
+
+
+def test_every_field_of_a_configuration_reaches_the_kernels() -> None:
+    """A new one fails here until compiled.py passes it on, refuses it, or it is written down for coming another way."""
+    read = set(re.findall(r"\.(\w+)", inspect.getsource(compiled)))
+
+    for type_, another_way in ANOTHER_WAY.items():
+        assert {field.name for field in fields(type_)} - read == another_way.keys()
+
+
+ANOTHER_WAY: dict[type[Any], dict[str, str]] = {
+    DecoderConfig: {
+        "num_heads": "AttentionShape",
+        "num_kv_heads": "AttentionShape",
+        "attention_scale": "AttentionShape",
+        "attention_softcap": "AttentionShape",
+        "norm_placement": "the norms of a layer are there or not",
+        "qkv_bias": "biases are among the stored weights or not",
+        "out_bias": "as qkv_bias",
+        "mlp_bias": "as qkv_bias",
+        "packed": "matrices are one or several parts of a Linear",
+        "tie_word_embeddings": "there is a head among the stored weights or not",
+        "max_position_embeddings": "nothing that is computed depends on it",
+    },
+    LayerConfig: {},
+    NormConfig: {},
+    RopeConfig: {"theta": "inverse frequencies", "scaling": "as theta", "fraction": "as theta"},
+}
 
 
 def _config(path: Path) -> DecoderConfig:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine_svc.scheduling import ngram
 from engine_svc.scheduling.ngram import NgramDrafter
 
 texts = st.lists(st.integers(0, 3), max_size=40)
@@ -18,10 +19,10 @@ def after(prompt: list[int], output: list[int]) -> NgramDrafter:
     return drafter
 
 
-def guess(token_ids: list[int]) -> int | None:
-    """What followed the last occurrence of the longest n-gram at the end that occurred before."""
+def guess(token_ids: list[int], first: int = 0) -> int | None:
+    """What followed the last occurrence of the longest n-gram at the end that occurred before, from ``first`` on."""
     for size in (3, 2, 1):
-        for position in range(len(token_ids) - 1, size - 1, -1):
+        for position in range(len(token_ids) - 1, first + size - 1, -1):
             if size < len(token_ids) and token_ids[position - size : position] == token_ids[-size:]:
                 return token_ids[position]
     return None
@@ -59,6 +60,16 @@ def test_the_index_finds_what_a_search_finds(token_ids: list[int]) -> None:
 
     found = NgramDrafter(token_ids).propose(1)
 
+    assert found == (() if expected is None else (expected,))
+
+
+@given(texts, texts)
+def test_of_a_long_prompt_the_end_is_looked_at(prompt: list[int], output: list[int]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ngram, "_MOST_INDEXED", 8)
+        found = after(prompt, output).propose(1)
+
+    expected = guess(prompt + output, first=max(0, len(prompt) - 8))
     assert found == (() if expected is None else (expected,))
 
 

@@ -9,7 +9,7 @@ from engine_svc.execution.runner import ScheduledSequence
 from engine_svc.request import Constraint, Request, Sampled
 from engine_svc.scheduling.block_manager import BlockManager
 from engine_svc.scheduling.scheduler import Scheduler
-from engine_svc.scheduling.sequence import Sequence, choices_of
+from engine_svc.scheduling.sequence import Sequence, Status, choices_of
 from engine_svc.scheduling.speculation import FREE_TOKENS, Speculation
 from engine_svc.scheduling.step import Plan
 from tests.engine_svc import given
@@ -191,6 +191,8 @@ def test_nobody_is_preempted_for_drafts() -> None:
         num_drafted += sum(num_drafts(plan))
         if plan.preempted:
             num_preempted += 1
+            waiting = [one for one in plan.preempted if one.status is Status.WAITING]
+            assert all(one.drafter is None for one in waiting), "who waits has tokens and nothing else"
             known = [*plan.preempted, *(entry.sequence for entry in plan.batch)]
             assert sum(-(-one.num_tokens // 4) for one in known) > 40, "there were blocks for all that is known"
         guessing.apply(plan.batch, [sampled(entry, LOOP) if entry.samples else None for entry in plan.batch])

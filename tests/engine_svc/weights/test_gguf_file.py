@@ -96,6 +96,26 @@ def test_a_type_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         load(GgufFile(path))
 
 
+@pytest.mark.parametrize(
+    ("kind", "embedding_kind", "tied", "expected"),
+    [
+        (Kind.Q4_1, Kind.Q8_0, True, True),
+        (Kind.Q4_0, Kind.F16, True, True),  # 86% of the numbers
+        (Kind.Q4_0, Kind.F16, False, False),  # 74%
+        (Kind.F16, Kind.Q8_0, True, False),
+        (Kind.Q5_0, Kind.Q8_0, True, False),
+        (Kind.F16, Kind.F16, True, False),
+    ],
+)
+def test_a_file_is_quantised_if_most_of_its_numbers_are(
+    tmp_path: Path, kind: Kind, embedding_kind: Kind, tied: bool, expected: bool
+) -> None:
+    model = tiny.random_model(tiny.llama(hidden_size=32, intermediate_size=64, tie_word_embeddings=tied))
+    path = tiny.save_gguf(model, tmp_path / "tiny.gguf", kind=kind, embedding_kind=embedding_kind)
+
+    assert GgufFile(Path(path)).is_quantized is expected
+
+
 def test_rotary_factors_are_configuration_and_no_weight(tmp_path: Path) -> None:
     path = Path(tiny.save_gguf(tiny.random_model(tiny.llama()), tmp_path / "plain.gguf"))
     stretched = minimal(tmp_path / "stretched.gguf", {"rope_freqs.weight": np.array([1.0, 8.0], np.float32)})

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from engine_svc.weights import quantized
 from engine_svc.weights.quantized import GROUP_SIZE, QuantizedRows, quantize
 
 
@@ -17,6 +22,32 @@ def test_a_weight_is_off_by_half_a_step_at_most(rows: int, groups: int, scale: f
     # Half a step, and as much again because the scale is rounded to float16, where small ones are coarse.
     allowed = largest / 127 / 2 * 1.2 + 127 * 2.0**-25
     assert ((found - weights).view(rows, groups, GROUP_SIZE).abs() <= allowed).all()
+
+
+class Widest(TorchDispatchMode):
+    """The most floats that an operation makes."""
+
+    num_floats = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for made in result if isinstance(result, (list, tuple)) else [result]:
+            if made.dtype == torch.float32:
+                self.num_floats = max(self.num_floats, made.numel())
+        return result
+
+
+def test_a_large_matrix_is_quantised_a_few_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = torch.randn(50, 40, generator=torch.Generator().manual_seed(1))
+    whole = quantize(weights)
+    monkeypatch.setattr(quantized, "_CHUNK_ELEMENTS", 300)
+
+    with Widest() as widest:
+        pieces = quantize(weights)
+
+    assert torch.equal(pieces.numbers, whole.numbers)
+    assert torch.equal(pieces.scales, whole.scales)
+    assert widest.num_floats == 7 * 2 * GROUP_SIZE
 
 
 def test_the_last_group_is_filled_up_with_zeros() -> None:

@@ -1,0 +1,147 @@
+"""What a step of the engine costs beyond the model: scheduling, laying out, choosing, telling.
+
+    python -m bench.overhead                                 # SmolLM2-135M, batches of 1, 16 and 64, greedy
+    python -m bench.overhead --temperature 0.8
+
+The real engine without a server; each step gives each sequence one token. Prints a Markdown table: the median of the
+steps, and of the share that was not spent in the model's forward pass and its logits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import CollectorRegistry
+
+from engine_svc.config import Settings
+from engine_svc.engine import Engine
+from engine_svc.execution.runner import Runner
+from engine_svc.loading import build_engine, load_runner
+from engine_svc.metrics import EngineMetrics
+from engine_svc.request import Request, SamplingParams
+from pellucid.model import default_model_file
+
+if TYPE_CHECKING:  # torch must not be imported before the engine has said how its threads wait
+    from torch import Tensor
+
+    from engine_svc.attention.interface import AttentionStep
+    from engine_svc.models.causal_lm import CausalLM
+
+_NO_END: Final = 1 << 30
+
+
+class TimedModel:
+    """A model that adds up the ``seconds`` spent in it."""
+
+    def __init__(self, model: CausalLM) -> None:
+        self._model = model
+        self.dtype, self.attention_config = model.dtype, model.attention_config
+        self.seconds = 0.0
+
+    def __call__(self, input_ids: Tensor, positions: Tensor, attention: AttentionStep, rows: Tensor) -> Tensor:
+        return self._timed(lambda: self._model(input_ids, positions, attention, rows))
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return self._timed(lambda: self._model.logits(hidden))
+
+    def _timed(self, compute: Callable[[], Tensor]) -> Tensor:
+        started = time.perf_counter()
+        result = compute()
+        self.seconds += time.perf_counter() - started
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Seconds in all, and those in the model."""
+
+    total: float
+    model: float
+
+    @property
+    def overhead(self) -> float:
+        return 1 - self.model / self.total
+
+
+def steps(engine: Engine, model: TimedModel) -> Iterator[Step]:
+    """One step after another, outputs taken as the step loop takes them."""
+    while True:
+        before, started = model.seconds, time.perf_counter()
+        engine.step()
+        engine.take_outputs()
+        yield Step(time.perf_counter() - started, model.seconds - before)
+
+
+def start(engine: Engine, requests: list[Request]) -> None:
+    """Hand over requests and compute their prompts."""
+    for group_id, request in enumerate(requests):
+        engine.add(group_id, request)
+    waiting = set(range(len(requests)))
+    while waiting:
+        engine.step()
+        waiting -= {output.group_id for output in engine.take_outputs() if output.choices}
+
+
+def measure(engine: Engine, model: TimedModel, requests: list[Request], num_steps: int) -> list[Step]:
+    """Steps in which all of the requests, and nothing else, get a token."""
+    start(engine, requests)
+    found = list(islice(steps(engine, model), num_steps))
+    for group_id in range(len(requests)):
+        engine.abort(group_id)
+    return found
+
+
+def make_requests(count: int, length: int, temperature: float) -> list[Request]:
+    """Of random tokens that any larger vocabulary has. They go on until they are aborted."""
+    params = SamplingParams(temperature=temperature, max_tokens=_NO_END, ignore_eos=True)
+    prompts = [tuple(random.choices(range(10_000), k=length)) for _ in range(count)]
+    return [Request(f"request {number}", prompt, params, frozenset()) for number, prompt in enumerate(prompts)]
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="", help="a folder, a .gguf file or a Hugging Face id; SmolLM2 by default")
+    parser.add_argument("--temperature", type=float, default=0.0)
+    parser.add_argument("--prompt", type=int, default=128, help="tokens of each prompt")
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--batches", nargs="+", type=int, default=[1, 16, 64])
+    return parser.parse_args()
+
+
+def main() -> None:
+    arguments = _arguments()
+    random.seed(0)
+    settings = Settings(
+        model=arguments.model or str(default_model_file()), max_num_seqs=max(arguments.batches), speculation="off"
+    )
+    runner = load_runner(settings)
+    model = _timed_model_of(runner)
+    engine = build_engine(settings, runner, EngineMetrics(CollectorRegistry(), settings.model_name))
+    print(f"| {runner.info.dtype}: sequences | step, ms | in the model, ms | overhead |\n|---|--:|--:|--:|")
+    for size in arguments.batches:
+        requests = make_requests(size, arguments.prompt, arguments.temperature)
+        found = measure(engine, model, requests, arguments.steps)
+        total = 1000 * statistics.median(step.total for step in found)
+        inside = 1000 * statistics.median(step.model for step in found)
+        share = statistics.median(step.overhead for step in found)
+        print(f"| {size} | {total:.2f} | {inside:.2f} | {share:.1%} |", flush=True)
+
+
+def _timed_model_of(runner: Runner) -> TimedModel:
+    """Puts it in the place of the runner's model."""
+    from engine_svc.execution.model_runner import ModelRunner
+
+    assert isinstance(runner, ModelRunner)
+    runner._model = model = TimedModel(runner._model)
+    return model
+
+
+if __name__ == "__main__":
+    main()

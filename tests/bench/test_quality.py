@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import math
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench import quality
+from bench.quality import Predictions
+from engine_svc.kernels.library import Kernels
+
+
+def test_perplexity_is_the_number_of_tokens_that_are_equally_likely() -> None:
+    assert Predictions([-math.log(5)] * 7, [0] * 7).perplexity == pytest.approx(5)
+
+
+def test_agreement_is_the_share_of_positions_with_the_same_likeliest_token() -> None:
+    exact, other = Predictions([-1.0] * 4, [1, 2, 3, 4]), Predictions([-2.0] * 4, [1, 2, 3, 5])
+    assert other.agreement(exact) == 0.75
+    assert exact.agreement(exact) == 1
+
+
+def test_every_token_of_a_piece_but_its_first_is_predicted() -> None:
+    assert list(quality._pieces(list(range(7)), 3)) == [[0, 1, 2], [3, 4, 5]]
+    assert list(quality._pieces(list(range(8)), 3)) == [[0, 1, 2], [3, 4, 5], [6, 7]]
+
+
+def test_formats_are_compared_with_float32(
+    kernels: Kernels,
+    tiny_folder: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "text").write_text("Every service reads its settings from environment variables. " * 20)
+    given = [str(tmp_path / "text"), "--model", tiny_folder, "--context", "100", "--formats", "none", "int8"]
+    monkeypatch.setattr(sys, "argv", ["quality", *given])
+    quality.main()
+    number, _, _, _, *rows = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"\d+ tokens", number)
+    assert [row.split()[1] for row in rows] == ["float32", "none", "int8"]
+    assert all(re.fullmatch(r"\| \w+ \| [\d.]+ \| [\d.]+ \| [\d.]+% \|", row) for row in rows[1:])
+    ratios = [float(row.split("|")[3]) for row in rows]
+    assert ratios == pytest.approx([1, 1, 1], abs=0.1)
