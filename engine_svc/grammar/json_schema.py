@@ -10,7 +10,7 @@ import json
 from typing import Any, Final
 
 from engine_svc.grammar.patterns import check_pattern
-from engine_svc.grammar.walk import Schema, reachable
+from engine_svc.grammar.walk import Schema, reachable, said
 
 MAX_DEPTH: Final = 64
 """Of the JSON text. llguidance's reader goes to 128."""
@@ -49,7 +49,7 @@ def parse_schema(text: str) -> Schema:
     if depth_of(schema) > MAX_DEPTH:
         raise ValueError(f"the schema is nested deeper than {MAX_DEPTH} levels")
     if "$schema" in schema and not any(draft in str(schema["$schema"]) for draft in _DRAFTS):
-        raise ValueError(f"$schema {schema['$schema']!r} is not supported; drafts 4 to 2020-12 are")
+        raise ValueError(f"$schema {said(str(schema['$schema']))} is not supported; drafts 4 to 2020-12 are")
     for place, node in reachable(schema):
         _check(place, node)
     return schema

@@ -44,9 +44,9 @@ def resolve(schema: Schema, reference: str) -> Any:
     return target
 
 
-def said(reference: str) -> str:
-    """A reference as an error names it."""
-    return repr(reference[:_LONGEST_PLACE])
+def said(text: str) -> str:
+    """What a client wrote as an error names it."""
+    return repr(text[:_LONGEST_PLACE])
 
 
 def _walk(schema: Schema, parts: Callable[[Schema], list[_Place]]) -> Iterator[tuple[str, Schema]]:
