@@ -21,7 +21,7 @@ from engine_svc.request import ChoiceOutput, Request, Sampled
 from engine_svc.scheduling.scheduler import Scheduler
 from engine_svc.scheduling.sequence import Sequence, Status
 from engine_svc.scheduling.step import Outcome, Plan
-from svclib.errors import public
+from svclib.errors import InvalidRequest, public
 
 MAX_STEP_FAULTS: Final = 5
 """So many steps in a row that failed as a whole mean that the device is lost."""
@@ -152,8 +152,13 @@ class Engine:
         generation = self._generations.pop(sequence.group_id, None)
         if generation is None:
             return
-        log.error("request failed", request_id=generation.request.request_id, choice=sequence.index, exc_info=error)
-        self._metrics.count_failure(self._end(generation.sequences))
+        num_choices, request_id = self._end(generation.sequences), generation.request.request_id
+        if isinstance(error, InvalidRequest):  # a constraint that nothing can follow: the client's fault, not ours
+            log.info("request refused", request_id=request_id, choice=sequence.index, reason=error.message)
+            self._metrics.count_refusal(num_choices)
+        else:
+            log.error("request failed", request_id=request_id, choice=sequence.index, exc_info=error)
+            self._metrics.count_failure(num_choices)
         self._outputs.append(RequestOutput(generation.group_id, [], error=public(error)))
 
     def _end(self, sequences: Iterable[Sequence]) -> int:

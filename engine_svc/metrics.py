@@ -137,6 +137,10 @@ class EngineMetrics:
         self._failed.inc()
         self._finished["error"].inc(num_choices)
 
+    def count_refusal(self, num_choices: int) -> None:
+        """A request with this many unfinished choices turned out to be wrong while it ran. That is no failure."""
+        self._finished["error"].inc(num_choices)
+
     def _counter(self, name: str, text: str) -> Counter:
         return Counter(name, text, ["model_name"], registry=self._registry).labels(self._model_name)
 

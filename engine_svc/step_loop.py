@@ -113,7 +113,7 @@ class StepLoop:
             seconds: float | None = None
             while self._obey(seconds):
                 seconds = self._advance()
-        except Exception:
+        except BaseException:  # a panic of a library in Rust is not an Exception
             log.exception("the engine is lost")
             with suppress(RuntimeError):  # the event loop is closed: nobody is left to be told
                 self._loop.call_soon_threadsafe(self._die)

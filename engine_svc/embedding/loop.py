@@ -109,7 +109,7 @@ class EmbeddingLoop:
             moved = False
             while self._obey(wait=not moved):
                 moved = self._advance()
-        except Exception:
+        except BaseException:  # a panic of a library in Rust is not an Exception
             log.exception("the engine is lost")
             with suppress(RuntimeError):  # the event loop is closed: nobody is left to be told
                 self._loop.call_soon_threadsafe(self._die)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import Final
 
@@ -19,10 +20,12 @@ from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
 from engine_svc.grammar.lark import schema_param
 from engine_svc.grammar.matcher import CompiledGrammar, Vocabulary
+from engine_svc.grammar.panics import panics_are_errors
+from engine_svc.grammar.reasoning import closing_of
 from engine_svc.grammar.source import grammar_of
-from engine_svc.grammar.threads import deep_threads
+from engine_svc.grammar.threads import DeepThreads
 from engine_svc.grammar.token_bytes import TokenBytes, VocabularyError, read_token_bytes, simulated_tokens
-from engine_svc.request import Constraint, Request
+from engine_svc.request import Constraint, Request, Thinking
 from engine_svc.weights.source import locate
 from protos.simulated import MODEL_NAME
 from svclib.errors import InvalidRequest, Overloaded, Unsupported
@@ -50,7 +53,7 @@ class GrammarCompiler:
     def __init__(self, vocabulary: Vocabulary | None, observe: Callable[[float], None] = lambda _: None) -> None:
         self._vocabulary = vocabulary
         self._observe = observe
-        self._threads = deep_threads(MAX_COMPILING, "grammar") if vocabulary is not None else None
+        self._threads = DeepThreads(MAX_COMPILING, "grammar") if vocabulary is not None else None
         self._num_attaching = 0
 
     @property
@@ -61,7 +64,8 @@ class GrammarCompiler:
     async def attach(self, request: Request) -> Request:
         """The request with its grammar compiled, if it has a constraint.
 
-        Raises ``InvalidRequest`` as ``compile`` does, and ``Overloaded`` when too many are waiting already.
+        Raises ``InvalidRequest`` as ``compile`` does, and for thinking that nothing could close. Raises ``Overloaded``
+        when too many are waiting already.
         """
         constraint = request.sampling_params.constraint
         if constraint is None:
@@ -73,7 +77,7 @@ class GrammarCompiler:
             grammar = await asyncio.wrap_future(self._submit(constraint))
         finally:
             self._num_attaching -= 1
-        return replace(request, grammar=replace(grammar, thinking=request.thinking))
+        return replace(request, grammar=_behind(request.thinking, grammar))
 
     def compile(self, constraint: Constraint) -> CompiledGrammar:
         """Raises ``InvalidRequest`` naming the constraint's kind, if it is wrong, too large or not supported.
@@ -85,8 +89,9 @@ class GrammarCompiler:
     def _submit(self, constraint: Constraint) -> Future[CompiledGrammar]:
         if self._vocabulary is None or self._threads is None:
             raise Unsupported("this model has no tokenizer beside it, which constraints need", param=constraint.kind)
-        return self._threads.submit(self._compile, self._vocabulary, constraint)
+        return self._threads.submit(partial(self._compile, self._vocabulary, constraint))
 
+    @panics_are_errors()
     def _compile(self, vocabulary: Vocabulary, constraint: Constraint) -> CompiledGrammar:
         started = perf_counter()
         grammar = grammar_of(constraint)
@@ -100,9 +105,9 @@ class GrammarCompiler:
         return CompiledGrammar(vocabulary, constraint.kind, parser)
 
     def close(self) -> None:
-        """Compile no more."""
+        """Compile no more. What is being compiled holds nobody up: the process can end."""
         if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads.close()
 
 
 def load_vocabulary(source: str, size: int) -> Vocabulary | None:
@@ -121,6 +126,13 @@ def vocabulary_of(tokens: TokenBytes, size: int) -> Vocabulary:
     special = frozenset(token_id for token_id in tokens.special if token_id < size)
     tokens = TokenBytes((*tokens.spelled, *padding)[:size], special)
     return Vocabulary(tokens, size, LLTokenizer(_ForLlguidance(tokens)))
+
+
+def _behind(thinking: Thinking | None, grammar: CompiledGrammar) -> CompiledGrammar:
+    """The grammar of what follows the thinking. Raises ``InvalidRequest`` if nothing could close it."""
+    if thinking is not None and not closing_of(thinking, grammar.vocabulary.tokens.spelled):
+        raise InvalidRequest("these tokens have no text that could be found", param="reasoning_end_token_ids")
+    return replace(grammar, thinking=thinking)
 
 
 class _ForLlguidance(TokenizerWrapper):

@@ -7,19 +7,15 @@ Here are the limits, and the cases in which it would be too generous.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from engine_svc.grammar.patterns import check_pattern
-
-Schema: TypeAlias = dict[str, Any]
+from engine_svc.grammar.walk import Schema, reachable, said
 
 MAX_DEPTH: Final = 64
 """Of the JSON text. llguidance's reader goes to 128."""
 MAX_PROPERTIES: Final = 1000
 """Of one object."""
-_LONGEST_PLACE: Final = 200
-"""What is said of a place; names can be long."""
 
 _EXACT_INTEGER: Final = 2**53
 _BOUNDS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
@@ -27,9 +23,19 @@ _OBSOLETE: Final = ("disallow", "divisibleBy", "extends")
 """Of draft 3; llguidance would take them for annotations."""
 _DRAFTS: Final = ("draft-04", "draft-06", "draft-07", "draft/2019-09", "draft/2020-12")
 
-_ONE_SCHEMA: Final = ("items", "additionalItems", "additionalProperties")
-_SCHEMA_LISTS: Final = ("prefixItems", "allOf", "anyOf", "oneOf", "items")
-_SCHEMA_MAPS: Final = ("properties", "patternProperties", "$defs", "definitions")
+_KINDS: Final[tuple[tuple[str, type | tuple[type, ...], str], ...]] = (
+    ("properties", dict, "an object"),
+    ("patternProperties", dict, "an object"),
+    ("required", list, "an array"),
+    ("prefixItems", list, "an array"),
+    ("allOf", list, "an array"),
+    ("anyOf", list, "an array"),
+    ("oneOf", list, "an array"),
+    ("type", (str, list), "a string or an array"),
+    ("$ref", str, "a string"),
+    ("minItems", int, "an integer"),
+)
+"""What our own passes rely on."""
 
 
 def parse_schema(text: str) -> Schema:
@@ -43,8 +49,8 @@ def parse_schema(text: str) -> Schema:
     if depth_of(schema) > MAX_DEPTH:
         raise ValueError(f"the schema is nested deeper than {MAX_DEPTH} levels")
     if "$schema" in schema and not any(draft in str(schema["$schema"]) for draft in _DRAFTS):
-        raise ValueError(f"$schema {schema['$schema']!r} is not supported; drafts 4 to 2020-12 are")
-    for place, node in subschemas(schema):
+        raise ValueError(f"$schema {said(str(schema['$schema']))} is not supported; drafts 4 to 2020-12 are")
+    for place, node in reachable(schema):
         _check(place, node)
     return schema
 
@@ -57,25 +63,6 @@ def depth_of(value: Any) -> int:
     return depth
 
 
-def subschemas(schema: Schema, place: str = "#") -> Iterator[tuple[str, Schema]]:
-    """A schema and all schemas in it, each with a JSON pointer; only those that are objects."""
-    yield place, schema
-    for name, child in _parts(schema):
-        if isinstance(child, dict):
-            yield from subschemas(child, f"{place}/{name}"[:_LONGEST_PLACE])
-
-
-def _parts(schema: Schema) -> Iterator[tuple[str, Any]]:
-    """What is a schema in a schema, one level down."""
-    yield from ((key, schema[key]) for key in _ONE_SCHEMA if key in schema)
-    for key in _SCHEMA_LISTS:
-        if isinstance(children := schema.get(key), list):
-            yield from ((f"{key}/{number}", child) for number, child in enumerate(children))
-    for key in _SCHEMA_MAPS:
-        if isinstance(named := schema.get(key), dict):
-            yield from ((f"{key}/{name}", child) for name, child in named.items())
-
-
 def declared_names(schema: Schema) -> list[str]:
     """The names that an object schema speaks of, in the order in which they come."""
     properties, required = schema.get("properties"), schema.get("required")
@@ -85,6 +72,11 @@ def declared_names(schema: Schema) -> list[str]:
 
 
 def _check(place: str, schema: Schema) -> None:
+    for key, kind, words in _KINDS:
+        if key in schema and not isinstance(schema[key], kind):
+            raise ValueError(f"{place}: {key} must be {words}")
+    if not all(isinstance(name, str) for name in schema.get("required", ())):
+        raise ValueError(f"{place}: required must hold strings")
     for pattern in (schema.get("pattern"), *_children_names(schema.get("patternProperties"))):
         if isinstance(pattern, str):
             check_pattern(pattern)

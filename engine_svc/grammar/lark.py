@@ -54,7 +54,7 @@ def _from_gbnf(text: str) -> str:
     try:
         return gbnf_to_lark(text)
     except Exception as error:  # a bare Exception is what the converter raises
-        raise ValueError(f"neither a Lark grammar with a `start` rule nor GBNF: {error}") from None
+        raise ValueError(f"neither a Lark grammar with a `start` rule nor GBNF: {str(error)[:200]}") from None
 
 
 def _pieces(lark: str, convert: Callable[[str], str]) -> Iterator[str]:

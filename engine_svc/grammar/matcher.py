@@ -94,7 +94,7 @@ class SequenceMatcher:
 
     def _consume(self, token_ids: list[int]) -> None:
         if token_ids and not self._parser.consume_tokens(token_ids):
-            raise self._fault()
+            raise self._fault(self._parser)
 
     def _anything_but_the_end(self, may_end: bool) -> Mask:
         """While it thinks: an end would leave the constraint unfulfilled. Only the request's stop tokens may."""
@@ -116,7 +116,7 @@ class SequenceMatcher:
             return None
         mask = self._vocabulary.mask(parser.compute_bitmask())
         if parser.is_error():
-            raise self._fault()
+            raise self._fault(parser)
         accepting = parser.is_accepting()
         if accepting and may_end:
             mask[self._ends] = True
@@ -134,6 +134,6 @@ class SequenceMatcher:
         longer[self._ends] = False
         return longer if longer.any() else mask
 
-    def _fault(self) -> InvalidRequest:
-        reason = str(self._parser.get_error()).partition("\n")[0]
+    def _fault(self, parser: LLMatcher) -> InvalidRequest:
+        reason = str(parser.get_error()).partition("\n")[0]
         return InvalidRequest(f"the constraint cannot be followed any further: {reason}", param=self._kind)

@@ -40,9 +40,15 @@ class Undecided:
 Position = Constrained | Free | Undecided
 
 
+def closing_of(thinking: Thinking, spelled: SequenceOf[bytes]) -> bytes:
+    """The closing tag as bytes."""
+    return b"".join(spelled[token_id] for token_id in thinking.end_token_ids)
+
+
 @dataclass(slots=True)
 class ThinkingGate:
-    """Finds the position in the output of one sequence. ``spelled`` are the bytes of each token."""
+    """Finds the position in the output of one sequence. ``spelled`` are the bytes of each token; the closing tag
+    has some."""
 
     thinking: Thinking
     spelled: SequenceOf[bytes]
@@ -52,7 +58,7 @@ class ThinkingGate:
     _found: Constrained | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        self._closing = b"".join(self.spelled[token_id] for token_id in self.thinking.end_token_ids)
+        self._closing = closing_of(self.thinking, self.spelled)
 
     def position(self, output: SequenceOf[int]) -> Position:
         """Where ``output`` stands, which must begin with what it was at the call before."""

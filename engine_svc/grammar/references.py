@@ -7,45 +7,34 @@ would have nothing to say, or could never stop.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import unquote
 
-from engine_svc.grammar.json_schema import Schema, depth_of, subschemas
+from engine_svc.grammar.walk import Schema, reachable, resolve, said
 
 MAX_REFERENCES: Final = 500
 MAX_LEVELS: Final = 2000
 MAX_CHAIN: Final = 64
+MAX_LOOKS: Final = 100_000
+"""At schemas, in all rounds of the search for those that have a value."""
 
 _EVERY_TYPE: Final = ("null", "boolean", "number", "string", "array", "object")
 
 
 def check_references(schema: Schema) -> None:
     """Raises ``ValueError`` naming the reference."""
-    nodes = list(subschemas(schema))
+    nodes = list(reachable(schema))
     references = {node["$ref"] for _, node in nodes if isinstance(node.get("$ref"), str)}
     if len(references) > MAX_REFERENCES:
         raise ValueError(f"a schema can have {MAX_REFERENCES} different references at most, not {len(references)}")
-    targets = {reference: _resolve(schema, reference) for reference in sorted(references)}
+    targets = {reference: resolve(schema, reference) for reference in sorted(references)}
     if targets:
         _check_bases(nodes)
     _check_length([schema, *targets.values()])
     finite = _with_values(targets)
     for reference in targets:
         if reference not in finite:
-            raise ValueError(f"$ref {reference!r} leads to nothing but itself")
-
-
-def _resolve(schema: Schema, reference: str) -> Any:
-    if reference != "#" and not reference.startswith("#/"):
-        raise ValueError(f"$ref {reference!r} is not supported: only references into the schema, `#/...`, are")
-    target: Any = schema
-    for part in unquote(reference).split("/")[1:]:
-        name = part.replace("~1", "/").replace("~0", "~")
-        try:
-            target = target[int(name)] if isinstance(target, list) else target[name]
-        except (KeyError, IndexError, ValueError, TypeError):
-            raise ValueError(f"$ref {reference!r} leads nowhere") from None
-    return target
+            raise ValueError(f"$ref {said(reference)} leads to nothing but itself")
 
 
 def _check_bases(nodes: Iterable[tuple[str, Schema]]) -> None:
@@ -58,46 +47,70 @@ def _check_bases(nodes: Iterable[tuple[str, Schema]]) -> None:
 
 def _check_length(targets: Iterable[Any]) -> None:
     """A compiler goes into every target once, at worst from within the one before."""
-    if sum(map(depth_of, targets)) > MAX_LEVELS:
+    known: dict[int, int] = {}
+    if sum(_levels(target, known) for target in targets) > MAX_LEVELS:
         raise ValueError(f"the schema and all that its references lead to can have {MAX_LEVELS} levels at most")
+
+
+def _levels(value: Any, known: dict[int, int]) -> int:
+    """How deep arrays and objects are nested in a JSON value; each is looked into once, however many lead to it."""
+    if not isinstance(value, dict | list):
+        return 0
+    if id(value) not in known:
+        children = value.values() if isinstance(value, dict) else value
+        known[id(value)] = 1 + max((_levels(child, known) for child in children), default=-1)
+    return known[id(value)]
 
 
 def _with_values(targets: dict[str, Any]) -> set[str]:
     """Those references whose targets have a finite value: each that has one with the help of those found before."""
     found: set[str] = set()
+    num_left = MAX_LOOKS
     for _ in range(MAX_CHAIN):
-        new = {ref for ref, target in targets.items() if ref not in found and _has_value(target, found)}
+        looks = _Round(found, num_left)
+        new = {reference for reference, target in targets.items() if reference not in found and looks.at(target)}
         if not new:
             return found
-        found |= new
+        found, num_left = found | new, looks.num_left
     raise ValueError(f"references lead to references more than {MAX_CHAIN} times")
 
 
-def _has_value(schema: Any, found: set[str]) -> bool:
-    if not isinstance(schema, dict):
-        return schema is not False
-    if isinstance(reference := schema.get("$ref"), str) and reference not in found:
-        return False
-    if not all(_has_value(part, found) for part in _listed(schema, "allOf")):
-        return False
-    for key in ("anyOf", "oneOf"):
-        if (parts := _listed(schema, key)) and not any(_has_value(part, found) for part in parts):
+@dataclass(slots=True)
+class _Round:
+    """Which schemas have a finite value, if the references in ``found`` have one. What was looked at is known."""
+
+    found: set[str]
+    num_left: int
+    known: dict[int, bool] = field(default_factory=dict)
+
+    def at(self, schema: Any) -> bool:
+        self.num_left -= 1
+        if self.num_left < 0:
+            raise ValueError(f"the schema is too large for its references: they take more than {MAX_LOOKS} looks at it")
+        if not isinstance(schema, dict):
+            return schema is not False
+        if id(schema) not in self.known:
+            self.known[id(schema)] = self._has_value(schema)
+        return self.known[id(schema)]
+
+    def _has_value(self, schema: Schema) -> bool:
+        if "$ref" in schema and schema["$ref"] not in self.found:
             return False
-    types = schema.get("type", _EVERY_TYPE)
-    return any(_has_value_of(kind, schema, found) for kind in ([types] if isinstance(types, str) else types))
+        if not all(map(self.at, schema.get("allOf", ()))):
+            return False
+        for key in ("anyOf", "oneOf"):
+            if (parts := schema.get(key)) and not any(map(self.at, parts)):
+                return False
+        types = schema.get("type", _EVERY_TYPE)
+        kinds = {types} if isinstance(types, str) else {kind for kind in types if isinstance(kind, str)}
+        return any(self._has_value_of(kind, schema) for kind in kinds)
 
-
-def _has_value_of(kind: str, schema: Schema, found: set[str]) -> bool:
-    if kind == "object":
-        others, properties = schema.get("additionalProperties", True), schema.get("properties", {})
-        return all(_has_value(properties.get(name, others), found) for name in _listed(schema, "required"))
-    if kind == "array":
-        least, first = schema.get("minItems", 0), _listed(schema, "prefixItems")
-        rest = [schema.get("items", True)] if least > len(first) else []
-        return all(_has_value(item, found) for item in [*first[:least], *rest])
-    return True
-
-
-def _listed(schema: Schema, key: str) -> list[Any]:
-    value = schema.get(key)
-    return value if isinstance(value, list) else []
+    def _has_value_of(self, kind: str, schema: Schema) -> bool:
+        if kind == "object":
+            others, properties = schema.get("additionalProperties", True), schema.get("properties", {})
+            return all(self.at(properties.get(name, others)) for name in schema.get("required", ()))
+        if kind == "array":
+            least, first = schema.get("minItems", 0), schema.get("prefixItems", [])
+            rest = [schema.get("items", True)] if least > len(first) else []
+            return all(map(self.at, [*first[:least], *rest]))
+        return True

@@ -13,15 +13,17 @@ import re
 from collections.abc import Iterable
 from copy import deepcopy
 from typing import Any, Final
+from urllib.parse import unquote
 
-from engine_svc.grammar.json_schema import Schema, declared_names, subschemas
+from engine_svc.grammar.json_schema import declared_names
+from engine_svc.grammar.walk import Schema, reachable, subschemas
 
 _Tree = dict[str, "_Tree"]
 
 _MOST_NAMES: Final = 200
 """The pattern of all other names grows with them, and so does the time to compile it."""
-_LONGEST_NAME: Final = 100
-"""It nests once for each letter."""
+_LONGEST_NAME: Final = 80
+"""It nests three times for each letter, and llguidance's reader of patterns goes to 250."""
 
 _WHITE_SPACE: Final = r"\x20|\n\x20{0,24}"
 """Between two tokens of JSON: a space, or a new line with indentation. Without a bound a model can go on for ever."""
@@ -40,9 +42,10 @@ _END: Final = ""
 def embedded(schema: Schema) -> str:
     """The schema as text that can follow ``%json``, with our options, which its author cannot change."""
     options: dict[str, Any] = {"whitespace_pattern": _WHITE_SPACE, "json_allow_general_unicode_escapes": True}
-    nodes = [node for _, node in subschemas(schema)]
+    nodes = [node for _, node in reachable(schema)]
     if any(map(_is_open, nodes)):
-        if any(map(_must_not_change, nodes)):
+        has_hidden = len(nodes) > sum(1 for _ in subschemas(schema))  # where only references say that it is a schema
+        if has_hidden or any(map(_must_not_change, nodes)):
             options["json_allowed_escapes"] = _SHORT_ESCAPES
         else:
             schema = _with_patterns(schema)
@@ -70,12 +73,20 @@ def _speaks_of_names(schema: Schema) -> bool:
 
 
 def _must_not_change(schema: Schema) -> bool:
-    """Whether patterns would overlap, with the schema's own or those of a schema that it is merged with, or be huge."""
+    """Whether patterns would overlap, with the schema's own or those of a schema that it is merged with, or the text be
+    huge."""
     names = declared_names(schema)
     too_large = len(names) > _MOST_NAMES or max(map(len, names), default=0) > _LONGEST_NAME
     own_patterns = bool(schema.get("patternProperties")) and _is_open(schema)
-    into_the_changed = "additionalProperties" in str(schema.get("$ref", ""))
-    return _is_merged(schema) or own_patterns or into_the_changed or too_large
+    into_the_changed = "additionalProperties" in unquote(schema.get("$ref", ""))
+    return _is_merged(schema) or own_patterns or into_the_changed or too_large or _would_be_repeated(schema)
+
+
+def _would_be_repeated(schema: Schema) -> bool:
+    """Whether the schema of additional properties would be written once for each name that is only required. Nested,
+    that doubles the text with every level."""
+    others, properties = schema.get("additionalProperties"), schema.get("properties", {})
+    return isinstance(others, dict) and any(name not in properties for name in schema.get("required", ()))
 
 
 def _is_merged(schema: Schema) -> bool:

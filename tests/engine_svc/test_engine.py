@@ -4,6 +4,7 @@ from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
 
 import pytest
+from structlog.testing import capture_logs
 
 from engine_svc.engine import MAX_STEP_FAULTS
 from engine_svc.execution.runner import DeviceLost, ScheduledSequence
@@ -265,6 +266,20 @@ def test_a_fault_that_is_meant_for_the_client_keeps_its_message() -> None:
     error = running.answers[number].error
     assert isinstance(error, InvalidRequest)
     assert error.param == "response_format"
+
+
+def test_a_clients_fault_is_no_failure() -> None:
+    running = engine()
+    model_of(running).tamper = only("bad", lambda _result: InvalidRequest("no such grammar", param="response_format"))
+    running.add(given.request(2, 4, n=2, name="bad"))
+    with capture_logs() as logs:
+        running.run()
+    assert [(entry["event"], entry["log_level"], entry.get("exc_info")) for entry in logs] == [
+        ("request refused", "info", None)
+    ]
+    assert running.sample("pellucid_engine_requests_failed_total") == 0
+    assert running.sample("vllm:request_success_total", finished_reason="error") == 2
+    assert running.scheduler.num_free_blocks == 64
 
 
 def test_a_fault_in_one_choice_ends_the_request_with_all_choices() -> None:

@@ -46,6 +46,15 @@ class Doomed(PagedModel):
         raise DeviceLost("gone")
 
 
+class Panicking(PagedModel):
+    def execute(self, batch: SequenceOf[ScheduledSequence]) -> list[Sampled | Exception]:
+        raise PanicException("index out of bounds")
+
+
+class PanicException(BaseException):
+    """As pyo3 raises it."""
+
+
 class CountingHeartbeat(Heartbeat):
     num_paid = 0
 
@@ -187,10 +196,11 @@ async def test_stopping_a_choice() -> None:
     assert ear.finish_reasons == {1: "length"}
 
 
-async def test_the_loss_of_the_device_is_told_to_everybody_once() -> None:
+@pytest.mark.parametrize("model", [Doomed, Panicking])
+async def test_the_loss_of_the_device_is_told_to_everybody_once(model: type[PagedModel]) -> None:
     deaths: list[str] = []
     ears = [Ear() for _ in range(12)]
-    async with running(Doomed(64, 4), deaths=deaths) as loop:
+    async with running(model(64, 4), deaths=deaths) as loop:
         for ear in ears:
             loop.submit(given.request(), ear.hear)
         for ear in ears:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from copy import copy
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from engine_svc.grammar.interface import Mask
+from engine_svc.grammar.interface import Mask, Matcher
 from engine_svc.request import SamplingParams
 from engine_svc.scheduling.sequence import Sequence
 
@@ -26,9 +27,6 @@ class SamplingState:
         bias = dict(self.params.logit_bias)
         self.bias_ids = np.fromiter(bias, np.int64, len(bias))
         self.bias_values = np.fromiter(bias.values(), np.float32, len(bias))
-        grammar = sequence.request.grammar
-        end_token_ids = sequence.end_token_ids
-        self.matcher = grammar.matcher(sequence.request.eos_token_ids, end_token_ids) if grammar is not None else None
         self.mask: Mask | None = None
         """What may come next, as ``constrain`` found it; None: anything."""
         self.drafts: tuple[int, ...] = ()
@@ -41,6 +39,13 @@ class SamplingState:
         ahead = copy(self)
         ahead.drafts = drafts
         return ahead
+
+    @cached_property
+    def matcher(self) -> Matcher | None:
+        """Of the constraint, if there is one; made when it is first asked for. Raises whatever ails the grammar."""
+        request = self.sequence.request
+        grammar = request.grammar
+        return None if grammar is None else grammar.matcher(request.eos_token_ids, self.sequence.end_token_ids)
 
     @property
     def position(self) -> int:

@@ -59,6 +59,15 @@ class Failing(Told):
         return super().execute(inputs)
 
 
+class PanicException(BaseException):
+    """As pyo3 raises it."""
+
+
+class Panicking(Told):
+    def execute(self, inputs: Sequence[EmbeddingInput]) -> list[Vector | Exception]:
+        raise PanicException("index out of bounds")
+
+
 def vector_of(token_ids: Sequence[int]) -> Vector:
     return np.array([sum(token_ids), len(token_ids)], np.float32)
 

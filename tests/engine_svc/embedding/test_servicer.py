@@ -28,7 +28,7 @@ from svclib.errors import (
 )
 from svclib.status import from_rpc_error
 from tests.engine_svc import tiny, tiny_encoders
-from tests.engine_svc.embedding.fakes import BAD_TOKEN, Failing, Held, Told
+from tests.engine_svc.embedding.fakes import BAD_TOKEN, Failing, Held, Panicking, Told
 from tests.engine_svc.serving import Served, prompt, serving
 from tests.numerics.test_embeddings import TEXTS, expected
 
@@ -225,13 +225,16 @@ async def test_a_stall_shows_in_health_and_passes() -> None:
         assert await asking == [[1, 1]]
 
 
-async def test_a_lost_engine_says_so_and_asks_the_process_to_end() -> None:
+@pytest.mark.parametrize(
+    ("model", "num_survived"), [(Failing(times=MAX_STEP_FAULTS), MAX_STEP_FAULTS - 1), (Panicking(), 0)]
+)
+async def test_a_lost_engine_says_so_and_asks_the_process_to_end(model: Told, num_survived: int) -> None:
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, told.set)
     try:
-        async with serving(lambda _settings: Failing(times=MAX_STEP_FAULTS)) as served:
-            for _ in range(MAX_STEP_FAULTS - 1):
+        async with serving(lambda _settings: model) as served:
+            for _ in range(num_survived):
                 with pytest.raises(InternalError):
                     await embed(served, message([1]))
             with pytest.raises(Unavailable):

@@ -125,32 +125,42 @@ def test_step_by_step_to_the_end() -> None:
     assert "".join(text_of(running.token_ids[running.num_prompt_tokens :]).split()) in {"[]", "[null]", "[null,null]"}
 
 
-class Failing:
-    """A grammar whose matchers fail, when they are asked for a mask or for an end."""
+class PanicException(BaseException):
+    """As pyo3 raises it."""
 
-    def __init__(self, *, at_end: bool, error: Exception) -> None:
-        self._at_end, self._error = at_end, error
+
+class Failing:
+    """A grammar that fails when it is asked for a matcher, or the matcher for a mask or for an end."""
+
+    def __init__(self, place: str, error: BaseException) -> None:
+        self._place, self._error = place, error
 
     def matcher(self, *_: object) -> Failing:
-        return self
+        return self._fail_at("matcher")
 
     def allowed(self, *_: object, may_end: bool) -> Mask:
-        if not self._at_end:
-            raise self._error
+        self._fail_at("allowed")
         return np.ones(VOCAB, np.bool_)
 
     def is_over(self, _: object) -> bool:
-        raise self._error
+        self._fail_at("is_over")
+        return False
+
+    def _fail_at(self, place: str) -> Failing:
+        if place == self._place:
+            raise self._error
+        return self
 
 
-@pytest.mark.parametrize("at_end", [False, True])
-@pytest.mark.parametrize("error", [InvalidRequest("too complex"), RuntimeError("a bug")])
-def test_a_matchers_fault_is_its_own_sequences(at_end: bool, error: Exception) -> None:
-    failing = sequence(grammar=Failing(at_end=at_end, error=error), temperature=0.0)
+@pytest.mark.parametrize("place", ["matcher", "allowed", "is_over"])
+@pytest.mark.parametrize("error", [InvalidRequest("too complex"), RuntimeError("a bug"), PanicException("a bug")])
+def test_a_matchers_fault_is_its_own_sequences(place: str, error: BaseException) -> None:
+    failing = sequence(grammar=Failing(place, error), temperature=0.0)
     first, fault, last = Sampler().sample(
         logits(a=1.0).repeat(3, 1), [constrained(), failing, sequence(temperature=0.0)]
     )
-    assert fault is error
+    assert isinstance(fault, Exception)
+    assert error in (fault, fault.__cause__)
     assert isinstance(first, Sampled)
     assert isinstance(last, Sampled)
     assert (first.token_ids, last.token_ids) == ((ord("a"),), (LIKELY,))

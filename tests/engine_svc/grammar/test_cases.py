@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice, product
 from time import monotonic
 from typing import Any
 
@@ -19,6 +20,18 @@ CLOSED: dict[str, Any] = {
     "required": ["a"],
     "additionalProperties": False,
 }
+API: dict[str, Any] = {
+    "$ref": "#/components/schemas/Tree",
+    "components": {
+        "schemas": {
+            "Tree": {
+                "type": "object",
+                "properties": {"x": {"type": "array", "items": {"$ref": "#/components/schemas/Tree"}}},
+            }
+        }
+    },
+}
+"""As FastAPI writes it."""
 LARGE: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -48,6 +61,38 @@ def chained(links: int, depth: int) -> dict[str, Any]:
     return {"$ref": "#/$defs/d0", "$defs": definitions}
 
 
+def repeated_types(depth: int) -> dict[str, Any]:
+    """Whoever looked into the property once for each type would look 8 times as often with every level."""
+    inner: dict[str, Any] = {"$ref": "#"}
+    for _ in range(depth):
+        inner = {"type": ["object"] * 8, "properties": {"a": inner}, "required": ["a"]}
+    return inner
+
+
+def only_required(depth: int, names: tuple[str, ...] = ("a", "b")) -> dict[str, Any]:
+    """Whoever wrote the additional properties out for each name would write three times as much with every level."""
+    inner: dict[str, Any] = {"type": "null"}
+    for _ in range(depth):
+        inner = {"required": list(names), "additionalProperties": inner}
+    return inner
+
+
+def looked_at_in_vain(links: int, width: int) -> dict[str, Any]:
+    """Definitions that lead from one to the next, each after so many schemas that have to be looked at again."""
+    definitions: dict[str, Any] = {f"d{links}": {"type": "null"}}
+    for number in range(links):
+        definitions[f"d{number}"] = {"allOf": [{}] * width + [{"$ref": f"#/$defs/d{number + 1}"}]}
+    return {"$ref": "#/$defs/d0", "$defs": definitions}
+
+
+def one_in_many_spellings(count: int, width: int) -> dict[str, Any]:
+    """References that are written differently, all of them to the same large schema."""
+    letters = [(letter, f"%{ord(letter):02x}") for letter in "definitions"]
+    names = ["".join(spelling) for spelling in islice(product(*letters), count)]
+    large: dict[str, Any] = {"properties": {f"a{number}": {} for number in range(width)}}
+    return {"anyOf": [{"$ref": f"#/{name}/large"} for name in names], "definitions": {"large": large}}
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -69,6 +114,11 @@ def chained(links: int, depth: int) -> dict[str, Any]:
         ({"type": "string", "pattern": "b"}, '"abc"'),
         ({"const": {"b": 1, "a": "é"}}, '{"b":1,"a":"é"}'),
         ({}, '[{"any":[1,"thing"]},null]'),
+        (API, '{"x":[{"x":[]}]}'),
+        ({"properties": {"x" * 80: {}}}, "{}"),
+        ({"properties": {"x" * 81: {}}}, "{}"),
+        ({"properties": {"x" * 100: {}}}, "{}"),
+        ({"$ref": "#/x~0y", "x~y": {"enum": ["a"]}}, '"a"'),
     ],
 )
 def test_allowed(value: Any, text: str) -> None:
@@ -96,6 +146,9 @@ def test_allowed(value: Any, text: str) -> None:
         ({"type": "object", "properties": {"a": {"type": "integer"}}}, '{"a":1,"a":"x"}'),
         ({"allOf": [{"properties": {"a": {"type": "integer"}}}, {"required": ["b"]}]}, r'{"b":1,"\u0061":"x"}'),
         ({"patternProperties": {"^a": {"type": "integer"}}}, r'{"\u0061":"x"}'),
+        ({"required": ["a"], "additionalProperties": {"type": "integer"}}, r'{"a":1,"\u0061":"x"}'),
+        (API, '{"x":[{"x":[0]}]}'),
+        (API, r'{"\u0078":0}'),
     ],
 )
 def test_forbidden(value: Any, text: str) -> None:
@@ -134,10 +187,21 @@ def test_forbidden(value: Any, text: str) -> None:
         ({"type": "integer", "minimum": 2**53 + 1}, "2\\^53"),
         ({"type": "object", "minProperties": 2}, "minProperties"),
         ({"$schema": "http://json-schema.org/draft-03/schema#"}, "draft"),
+        ({"$schema": "x" * 5000}, "drafts 4 to 2020-12"),
         (nested(65), "64 levels"),
         (chained(40, 55), "2000 levels"),
         (chained(65, 0), "more than 64 times"),
         (chained(501, 0), "500 different references"),
+        (looked_at_in_vain(60, 1000), "too large for its references"),
+        (repeated_types(30), "nothing but itself"),
+        ({"$ref": "#/x", "x": {"$ref": "#/x"}}, "nothing but itself"),
+        ({"$ref": "#/x", "x": {"type": "string", "pattern": "[a&&b]"}}, "must be escaped"),
+        ({"$ref": "#/x/0", "x": [{"items": {"minimum": 2**53 + 1}}]}, "2\\^53"),
+        ({"$ref": "#/x" + "y" * 5000}, "leads nowhere"),
+        ({"properties": 5, "required": ["a"]}, "properties must be an object"),
+        ({"required": [["a"]]}, "required must hold strings"),
+        ({"type": 5, "anyOf": [{"$ref": "#"}]}, "type must be a string or an array"),
+        ({"items": {"minItems": "1"}, "anyOf": [{"$ref": "#/items"}]}, "#/items: minItems must be an integer"),
         ("[" * 100_000, "64 levels"),
         ({"properties": {f"p{n}": {} for n in range(1001)}}, "1000 properties"),
         ("[]", "must be a JSON object"),
@@ -166,6 +230,14 @@ def test_refused(value: Any, reason: str) -> None:
         {"type": "object", "properties": {"x" * 5000: {"type": "string"}}},
         {"type": "string", "pattern": "((a{1,100}){1,100}){1,100}"},
         {"type": "array", "minItems": 10**9},
+        repeated_types(30),
+        only_required(60),
+        only_required(30, ("a",)),
+        {"type": ["array"] * 20_000, "prefixItems": [{"$ref": "#"}] * 5_000, "minItems": 5_001},
+        looked_at_in_vain(60, 10),
+        looked_at_in_vain(60, 1000),
+        one_in_many_spellings(500, 1000),
+        {"$ref": "#" + "/x" * 100_000},
     ],
 )
 def test_what_is_large_compiles_fast_or_is_refused(value: Any) -> None:
@@ -225,6 +297,7 @@ def test_other_constraints(constraint: Constraint, good: list[str], bad: list[st
         (Constraint("grammar", "root ::= " + "(" * 5_000 + '"a"' + ")" * 5_000), "neither"),
         (Constraint("grammar", 'root ::= "' + "a" * 16_384 + '"'), "16384 characters"),
         (Constraint("grammar", "\n" * 250_000), "16384 characters"),
+        (Constraint("grammar", "root ::= " + "x" * 16_000 + "!" * 300), "neither|unknown"),
         (Constraint("grammar", "start: A0\n" + "".join(f"A{n}: A{n + 1}\n" for n in range(500))), "500 rules"),
         (Constraint("grammar", "start: " + '"\\' * 120_000), "lexer error"),
         (Constraint("grammar", "start: " + "/\\" * 120_000), "lexer error"),

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from engine_svc.grammar.compiler import MAX_WAITING, GrammarCompiler, load_vocabulary, vocabulary_of
+from engine_svc.grammar.panics import Panic
 from engine_svc.grammar.token_bytes import simulated_tokens
 from engine_svc.request import Constraint, Request, SamplingParams, Thinking
 from svclib.errors import InvalidRequest, Overloaded, Unsupported
@@ -15,6 +17,14 @@ from tests.engine_svc.grammar.test_token_bytes import BYTE_LEVEL, folder
 
 def request(constraint: Constraint | None, thinking: Thinking | None = None) -> Request:
     return Request("r", (1,), SamplingParams(constraint=constraint), thinking=thinking)
+
+
+class PanicException(BaseException):
+    """As pyo3 raises it."""
+
+
+def panicking(*_args: Any, **_kwargs: Any) -> None:
+    raise PanicException("index out of bounds")
 
 
 async def test_a_request_without_a_constraint_stays_as_it_is() -> None:
@@ -55,6 +65,24 @@ async def test_leaving_gives_the_place_back() -> None:
 async def test_a_wrong_one_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="empty"):
         await compiler().attach(request(choice("")))
+
+
+async def test_thinking_that_nothing_could_close_is_refused() -> None:
+    nameless = 329  # one of the ids up to the model's size that no token has
+    with pytest.raises(InvalidRequest) as caught:
+        await compiler().attach(request(choice("a"), Thinking(True, (), (nameless,))))
+    assert caught.value.param == "reasoning_end_token_ids"
+    assert (await compiler().attach(request(choice("a"), Thinking(True, (), (nameless, ord(".")))))).grammar is not None
+
+
+async def test_a_panic_is_a_fault_of_its_request_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = GrammarCompiler(vocabulary_of(simulated_tokens(), 300))
+    with monkeypatch.context() as patch:
+        patch.setattr("engine_svc.grammar.compiler.LLMatcher", panicking)
+        for _ in range(3):
+            with pytest.raises(Panic, match="index out of bounds"):
+                await own.attach(request(choice("a")))
+    assert (await own.attach(request(choice("a")))).grammar is not None
 
 
 def test_without_a_vocabulary_nothing_is_supported() -> None:

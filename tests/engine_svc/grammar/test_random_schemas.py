@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import jsonschema
@@ -91,3 +92,26 @@ def test_a_schema_is_understood_or_refused(constraint: dict[str, Any], values: l
     for value in values:
         accepted = any(accepts(grammar, text) for text in spellings(value))
         assert accepted == validator.is_valid(value), value
+
+
+KEYWORDS = st.sampled_from([
+    "$ref", "$defs", "type", "properties", "patternProperties", "additionalProperties", "required", "minProperties",
+    "items", "prefixItems", "additionalItems", "minItems", "maxItems", "allOf", "anyOf", "oneOf", "enum", "const",
+    "pattern", "format", "minLength", "minimum", "multipleOf", "$id", "$schema", "a",
+])  # fmt: skip
+SCRAPS = st.one_of(
+    LEAVES,
+    st.sampled_from(["#", "#/a", "#/$defs/a", "#/items", "#/anyOf/0", "object", "array", "string", "integer", "["]),
+)
+NONSENSE = st.recursive(
+    SCRAPS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYWORDS, inner, max_size=5),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=500, deadline=None)
+@given(nonsense=st.dictionaries(KEYWORDS, NONSENSE, max_size=6))
+def test_nonsense_is_understood_or_refused(nonsense: dict[str, Any]) -> None:
+    with suppress(InvalidRequest):
+        compiled(schema(nonsense))

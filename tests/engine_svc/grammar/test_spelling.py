@@ -34,8 +34,11 @@ def options(schema: dict[str, Any]) -> dict[str, Any]:
         {"anyOf": [OPEN, {"type": "null"}], "type": ["object", "null"]},
         {"patternProperties": {"^a": {"type": "null"}}},
         {"properties": {f"p{n}": {} for n in range(201)}},
-        {"properties": {"x" * 101: {}}},
+        {"properties": {"x" * 81: {}}},
         OPEN | {"additionalProperties": {"$ref": "#/additionalProperties/$defs/b", "$defs": {"b": {}}}},
+        OPEN | {"additionalProperties": {"$ref": "#/%61dditionalProperties/$defs/b", "$defs": {"b": {}}}},
+        {"required": ["a"], "additionalProperties": {"type": "null"}},
+        {"$ref": "#/elsewhere", "elsewhere": OPEN},
     ],
 )
 def test_where_names_could_pass_for_others_nothing_is_escaped(schema: dict[str, Any]) -> None:
@@ -53,6 +56,9 @@ def test_where_names_could_pass_for_others_nothing_is_escaped(schema: dict[str, 
         {"$ref": "#/$defs/a", "$defs": {"a": OPEN}, "description": "nothing that would be merged"},
         {"patternProperties": {"^a": {}}, "additionalProperties": False},
         {"allOf": [{"type": "string"}, {"maxLength": 4}]},
+        {"required": ["a"]},
+        {"properties": {"x" * 80: {}}},
+        OPEN | {"required": ["a"], "additionalProperties": {"type": "null"}},
     ],
 )
 def test_elsewhere_texts_may_be_escaped(schema: dict[str, Any]) -> None:
@@ -69,3 +75,14 @@ def test_the_schema_itself_is_not_changed() -> None:
     before = json.dumps(schema)
     assert "patternProperties" in embedded(schema)
     assert json.dumps(schema) == before
+
+
+@pytest.mark.parametrize("names", [[], ["a"], ["a", "b"]])
+def test_twice_as_deep_is_twice_as_long(names: list[str]) -> None:
+    def length(depth: int) -> int:
+        inner: dict[str, Any] = {"type": "null"}
+        for _ in range(depth):
+            inner = {"properties": {"c": {}}, "required": names, "additionalProperties": inner}
+        return len(embedded(inner))
+
+    assert length(10) - length(5) == length(15) - length(10) < length(10)
