@@ -20,14 +20,14 @@ def resolve_format(dtype: str, quantization: str, checkpoint: Checkpoint, kernel
     """What a model's activations are multiplied as, which says what its weights are.
 
     ``dtype`` as in ``resolve_dtype``. ``quantization`` is ``none``; ``int8`` or ``int16`` for integers: weights of 8
-    bits, or of 4 where they are stored so, and activations of 8 or of 15; or ``auto``: ``int16``, which is as exact as
-    bfloat16, if weights are stored as such integers, this processor multiplies them fast and no ``dtype`` was asked
+    bits, or of 4 where they are stored so, and activations of 15, or of 8 except for those that stand out; or ``auto``:
+    ``int8`` if weights are stored as such integers, this processor multiplies them fast and no ``dtype`` was asked
     for; the few matrices of such a file that are stored otherwise are rounded to 8 bits. Raises ``ModelLoadError`` if
     this machine cannot.
     """
     if quantization == "auto":
         fast = kernels is not None and kernels.fast_integers
-        quantization = "int16" if fast and dtype == "auto" and checkpoint.is_quantized else "none"
+        quantization = "int8" if fast and dtype == "auto" and checkpoint.is_quantized else "none"
     if quantization == "none":
         return _FLOATS[resolve_dtype(dtype)]
     if kernels is None:

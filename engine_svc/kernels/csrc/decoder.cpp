@@ -95,8 +95,11 @@ class Forward {
     key_ = arena_.take<T>(num_tokens * int64_t{kv_size_});
     value_ = arena_.take<T>(num_tokens * int64_t{kv_size_});
     attended_ = arena_.take<T>(num_tokens * padded(q_size_));
+    const int num_groups = Rows::num_groups(static_cast<int>(widest));
     data_ = arena_.take<char>(num_tokens * Rows::stride(static_cast<int>(widest)));
-    groups_ = arena_.take<Group>(num_tokens * Rows::num_groups(static_cast<int>(widest)));
+    second_digits_ = arena_.take<char>(num_tokens * int64_t{num_groups} * kGroup);
+    groups_ = arena_.take<Group>(num_tokens * int64_t{num_groups});
+    two_digits_ = arena_.take<uint64_t>(num_tokens * int64_t{mask_words(num_groups)});
     for (int rope = 0; rope < d_.num_ropes; ++rope) num_angles_ += d_.ropes[rope].num_pairs;
     cos_ = arena_.take<float>(num_tokens * num_angles_);
     sin_ = arena_.take<float>(num_tokens * num_angles_);
@@ -142,13 +145,16 @@ class Forward {
   float* x(int64_t token) const { return x_ + token * d_.hidden_size; }
 
   Activations ready(int size) const {
-    return {data_, Rows::stride(size), groups_, static_cast<int>(Rows::num_groups(size)), d_.format == kInt16};
+    return {data_, Rows::stride(size), second_digits_, groups_, two_digits_, Rows::num_groups(size)};
   }
 
   // Makes `size` numbers of `row`, which has room for padding, ready as row `index` of what is multiplied next.
   void write(float* row, int size, int64_t index) const {
     std::fill(row + size, row + padded(size), 0.0f);
-    Rows::write(row, size, data_ + index * Rows::stride(size), groups_ + index * Rows::num_groups(size));
+    const int64_t stride = Rows::stride(size), num_groups = Rows::num_groups(size);
+    Rows::write(row, size,
+                {data_ + index * stride, second_digits_ + index * stride, groups_ + index * num_groups,
+                 two_digits_ + index * mask_words(static_cast<int>(num_groups))});
   }
 
   void write_normed(int64_t token, const float* weight, float* row, int64_t index) const {
@@ -230,7 +236,7 @@ class Forward {
 
   Activations ready_attended(Team& team, float* row) {
     if constexpr (Rows::kTakesAttention) {
-      return {reinterpret_cast<const char*>(attended_), padded(q_size_) * int64_t{sizeof(T)}, nullptr, 0, false};
+      return {reinterpret_cast<const char*>(attended_), padded(q_size_) * int64_t{sizeof(T)}, nullptr, nullptr, nullptr, 0};
     }
     team.share(num_tokens_, [&](int64_t token) {
       const T* attended = attended_ + token * padded(q_size_);
@@ -284,8 +290,9 @@ class Forward {
   int64_t wide_;
   float *x_, *branch_, *projected_, *cos_, *sin_;
   T *query_, *key_, *value_, *attended_;
-  char* data_;
+  char *data_, *second_digits_;
   Group* groups_;
+  uint64_t* two_digits_;
 };
 
 template <typename Use>
@@ -300,11 +307,11 @@ auto with_types(const PellucidDecoder& decoder, int num_tokens, char* memory, co
       return use(forward);
     }
     case kInt8: {
-      Forward<Bfloat16, IntegerRows<1>> forward(decoder, num_tokens, memory);
+      Forward<Bfloat16, IntegerRows<kThatStandOut>> forward(decoder, num_tokens, memory);
       return use(forward);
     }
     default: {
-      Forward<Bfloat16, IntegerRows<2>> forward(decoder, num_tokens, memory);
+      Forward<Bfloat16, IntegerRows<kAll>> forward(decoder, num_tokens, memory);
       return use(forward);
     }
   }

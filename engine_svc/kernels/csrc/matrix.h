@@ -17,7 +17,7 @@
 
 extern "C" {
 
-// kInt16 is for activations only, which are two digits of 8 bits then.
+// kInt16 is for activations only: all of their groups have two digits, not just those that stand out.
 enum PellucidFormat : int32_t { kFloat32 = 0, kBfloat16 = 1, kInt8 = 2, kInt4 = 3, kInt16 = 4 };
 
 // Mirrored in engine_svc/kernels/structures.py.
@@ -43,21 +43,25 @@ constexpr int kGroupWords = kGroup / 4;
 
 constexpr int divide_up(int x, int by) { return (x + by - 1) / by; }
 
+// Words of a mask with a bit for each group.
+constexpr int mask_words(int num_groups) { return divide_up(num_groups, 64); }
+
 // What the integers of a group of a row are multiplied by, and what zero points and minima of weights take from it.
 struct Group {
-  float scale;
-  float sum;       // of the row's numbers as they are after rounding
-  int32_t offset;  // -128 times the sum of the integers
+  float scale;         // of the first digits; of the second ones, 2^7 times less
+  float sum;           // of the row's numbers as they are after rounding
+  int32_t offsets[2];  // for each digit, -128 times the sum of the integers
 };
 
-// Rows ready to be multiplied. `stride` counts bytes; `groups` [rows][groups of a row] is for integers: those have one
-// digit of 8 bits, or with `two_digits` a group's upper digits and then, 2^7 times less, its lower ones.
+// Rows ready to be multiplied. `stride` counts bytes. The rest is for integers: `groups` [rows][num_groups], `two_digits`
+// [rows][mask_words(num_groups)] a bit for each group; second digits lie as the first ones do, zeros where a group has none.
 struct Activations {
   const char* data;
   int64_t stride;
+  const char* second_digits;
   const Group* groups;
+  const uint64_t* two_digits;
   int num_groups;
-  bool two_digits;
 };
 
 #if defined(__AVX512F__)
@@ -116,57 +120,83 @@ struct FloatFormat {
   }
 };
 
-template <bool kFourBits, int kDigits>
+template <bool kFourBits>
 struct IntegerFormat {
   static constexpr int kRows = kRegisters >= 32 ? 4 : 2;
-  static constexpr int kPanels = kRegisters >= 32 ? (kDigits == 1 ? 3 : 2) : (kDigits == 1 ? 2 : 1);
+  static constexpr int kPanels = kRegisters >= 32 ? 3 : 2;
   static constexpr int kGroupVectors = kFourBits ? kGroupWords / 2 : kGroupWords;
-
-  template <int kNumPanels>
-  using Products = Ints[kDigits][kNumPanels];
 
   template <int kNumRows, int kNumPanels>
   static void add(const PellucidMatrix& matrix, const char* panels, const Activations& x, int row,
                   Floats (*sums)[kNumPanels]) {
-    const int num_groups = x.num_groups;
-    const int64_t scales = int64_t{num_groups} * kGroupVectors * sizeof(Words);
-    const int64_t minima = scales + int64_t{num_groups} * sizeof(Halves);
-    for (int group = 0; group < num_groups; ++group) {
-      Products<kNumPanels> products[kNumRows];
-      const Group* groups = x.groups + int64_t{row} * num_groups + group;
-      PELLUCID_UNROLL
-      for (int i = 0; i < kNumRows; ++i) {
-        PELLUCID_UNROLL
-        for (int panel = 0; panel < kNumPanels; ++panel) {
-          products[i][0][panel] = kFourBits ? Ints{} : splat(groups[int64_t{i} * num_groups].offset);
-          if constexpr (kDigits > 1) products[i][1][panel] = Ints{};
-        }
-      }
-      const char* words = panels + group * kGroupVectors * int64_t{sizeof(Words)};
-      const char* digits = x.data + row * x.stride + group * kDigits * kGroup;
-      multiply<kNumRows, kNumPanels>(matrix, words, digits, x.stride, products);
-      PELLUCID_UNROLL
-      for (int panel = 0; panel < kNumPanels; ++panel) {
-        const char* of_panel = panels + int64_t{panel} * matrix.panel_bytes + group * sizeof(Halves);
-        const Floats scale = load_float16(reinterpret_cast<const uint16_t*>(of_panel + scales));
-        Floats minimum;
-        if constexpr (kFourBits) minimum = load_float16(reinterpret_cast<const uint16_t*>(of_panel + minima));
-        PELLUCID_UNROLL
-        for (int i = 0; i < kNumRows; ++i) {
-          const Group& of_row = groups[int64_t{i} * num_groups];
-          Ints product = products[i][0][panel];
-          if constexpr (kDigits > 1) product += products[i][1][panel] << 7;
-          sums[i][panel] = fma(__builtin_convertvector(product, Floats) * of_row.scale, scale, sums[i][panel]);
-          if constexpr (kFourBits) sums[i][panel] = fma(splat(of_row.sum), minimum, sums[i][panel]);
-        }
+    for (int group = 0; group < x.num_groups; ++group) {
+      add_digits<0, kNumRows, kNumPanels>(matrix, panels, x, row, group, sums);
+      if constexpr (kFourBits) add_minima<kNumRows, kNumPanels>(matrix, panels, x, row, group, sums);
+    }
+    // Where one row of the tile has second digits, the others add zeros, which change nothing.
+    const int num_words = mask_words(x.num_groups);
+    for (int word = 0; word < num_words; ++word) {
+      uint64_t mask = 0;
+      for (int i = 0; i < kNumRows; ++i) mask |= x.two_digits[int64_t{row + i} * num_words + word];
+      for (; mask != 0; mask &= mask - 1) {
+        add_digits<1, kNumRows, kNumPanels>(matrix, panels, x, row, word * 64 + __builtin_ctzll(mask), sums);
       }
     }
   }
 
-  // The lowest digit is the first of `products`, and the last in memory.
+ private:
+  template <int kDigit, int kNumRows, int kNumPanels>
+  static void add_digits(const PellucidMatrix& matrix, const char* panels, const Activations& x, int row, int group,
+                         Floats (*sums)[kNumPanels]) {
+    const Group* of_rows = x.groups + int64_t{row} * x.num_groups + group;
+    Ints products[kNumRows][kNumPanels];
+    PELLUCID_UNROLL
+    for (int i = 0; i < kNumRows; ++i) {
+      PELLUCID_UNROLL
+      for (int panel = 0; panel < kNumPanels; ++panel) {
+        products[i][panel] = kFourBits ? Ints{} : splat(of_rows[int64_t{i} * x.num_groups].offsets[kDigit]);
+      }
+    }
+    const char* digits = (kDigit == 0 ? x.data : x.second_digits) + row * x.stride + group * kGroup;
+    const char* words = panels + group * kGroupVectors * int64_t{sizeof(Words)};
+    multiply<kNumRows, kNumPanels>(matrix, words, digits, x.stride, products);
+    PELLUCID_UNROLL
+    for (int panel = 0; panel < kNumPanels; ++panel) {
+      const Floats scale = number<0>(matrix, panels, x, group, panel);
+      PELLUCID_UNROLL
+      for (int i = 0; i < kNumRows; ++i) {
+        const float of_row = of_rows[int64_t{i} * x.num_groups].scale * (kDigit == 0 ? 1.0f : 0x1p-7f);
+        sums[i][panel] = fma(__builtin_convertvector(products[i][panel], Floats) * of_row, scale, sums[i][panel]);
+      }
+    }
+  }
+
+  template <int kNumRows, int kNumPanels>
+  static void add_minima(const PellucidMatrix& matrix, const char* panels, const Activations& x, int row, int group,
+                         Floats (*sums)[kNumPanels]) {
+    const Group* of_rows = x.groups + int64_t{row} * x.num_groups + group;
+    PELLUCID_UNROLL
+    for (int panel = 0; panel < kNumPanels; ++panel) {
+      const Floats minimum = number<1>(matrix, panels, x, group, panel);
+      PELLUCID_UNROLL
+      for (int i = 0; i < kNumRows; ++i) {
+        sums[i][panel] = fma(splat(of_rows[int64_t{i} * x.num_groups].sum), minimum, sums[i][panel]);
+      }
+    }
+  }
+
+  // A group's scales are of kind 0, its minima of kind 1.
+  template <int kKind>
+  static Floats number(const PellucidMatrix& matrix, const char* panels, const Activations& x, int group, int panel) {
+    const int64_t words = int64_t{x.num_groups} * kGroupVectors * sizeof(Words);
+    const int64_t index = int64_t{kKind} * x.num_groups + group;
+    const char* from = panels + int64_t{panel} * matrix.panel_bytes + words + index * int64_t{sizeof(Halves)};
+    return load_float16(reinterpret_cast<const uint16_t*>(from));
+  }
+
   template <int kNumRows, int kNumPanels>
   static void multiply(const PellucidMatrix& matrix, const char* words, const char* digits, int64_t stride,
-                       Products<kNumPanels>* products) {
+                       Ints (*products)[kNumPanels]) {
     const int64_t next_tile = int64_t{kNumPanels} * matrix.panel_bytes;
     PELLUCID_UNROLL
     for (int vector = 0; vector < kGroupVectors; ++vector) {
@@ -177,16 +207,13 @@ struct IntegerFormat {
         const Words weights = load<Words>(from);
         PELLUCID_UNROLL
         for (int i = 0; i < kNumRows; ++i) {
-          PELLUCID_UNROLL
-          for (int digit = 0; digit < kDigits; ++digit) {
-            Ints& sum = products[i][digit][panel];
-            const char* of_row = digits + i * stride + (kDigits - 1 - digit) * kGroup;
-            if constexpr (kFourBits) {
-              sum = add_products(sum, weights & 0x0f0f0f0f, load<uint32_t>(of_row + vector * 8));
-              sum = add_products(sum, (weights >> 4) & 0x0f0f0f0f, load<uint32_t>(of_row + vector * 8 + 4));
-            } else {
-              sum = add_products(sum, weights, load<uint32_t>(of_row + vector * 4));
-            }
+          Ints& sum = products[i][panel];
+          const char* of_row = digits + i * stride;
+          if constexpr (kFourBits) {
+            sum = add_products(sum, weights & 0x0f0f0f0f, load<uint32_t>(of_row + vector * 8));
+            sum = add_products(sum, (weights >> 4) & 0x0f0f0f0f, load<uint32_t>(of_row + vector * 8 + 4));
+          } else {
+            sum = add_products(sum, weights, load<uint32_t>(of_row + vector * 4));
           }
         }
       }
@@ -230,16 +257,8 @@ inline void multiply_tile(const PellucidMatrix& matrix, const char* panels, int 
   switch (matrix.format) {
     case kFloat32: return multiply_tile<FloatFormat<float>>(matrix, panels, num_panels, x, row, num_rows, results);
     case kBfloat16: return multiply_tile<FloatFormat<Bfloat16>>(matrix, panels, num_panels, x, row, num_rows, results);
-    case kInt8:
-      if (x.two_digits) {
-        return multiply_tile<IntegerFormat<false, 2>>(matrix, panels, num_panels, x, row, num_rows, results);
-      }
-      return multiply_tile<IntegerFormat<false, 1>>(matrix, panels, num_panels, x, row, num_rows, results);
-    default:
-      if (x.two_digits) {
-        return multiply_tile<IntegerFormat<true, 2>>(matrix, panels, num_panels, x, row, num_rows, results);
-      }
-      return multiply_tile<IntegerFormat<true, 1>>(matrix, panels, num_panels, x, row, num_rows, results);
+    case kInt8: return multiply_tile<IntegerFormat<false>>(matrix, panels, num_panels, x, row, num_rows, results);
+    default: return multiply_tile<IntegerFormat<true>>(matrix, panels, num_panels, x, row, num_rows, results);
   }
 }
 
@@ -247,20 +266,18 @@ struct TileSize {
   int rows, panels;
 };
 
-inline TileSize tile_size(const PellucidMatrix& matrix, bool two_digits) {
+inline TileSize tile_size(const PellucidMatrix& matrix) {
   switch (matrix.format) {
     case kFloat32:
     case kBfloat16: return {FloatFormat<float>::kRows, FloatFormat<float>::kPanels};
-    default:
-      return two_digits ? TileSize{IntegerFormat<true, 2>::kRows, IntegerFormat<true, 2>::kPanels}
-                        : TileSize{IntegerFormat<true, 1>::kRows, IntegerFormat<true, 1>::kPanels};
+    default: return {IntegerFormat<true>::kRows, IntegerFormat<true>::kPanels};
   }
 }
 
 // One piece of work: some panels of one matrix, for all rows.
 template <typename Store>
 void multiply_piece(const PellucidMatrix& matrix, int piece, const Activations& x, int num_rows, const Store& store) {
-  const TileSize size = tile_size(matrix, x.two_digits);
+  const TileSize size = tile_size(matrix);
   const int first = piece * size.panels;
   const int num_panels = std::min(size.panels, divide_up(matrix.outputs, kLanes) - first);
   const char* panels = static_cast<const char*>(matrix.panels) + int64_t{first} * matrix.panel_bytes;
@@ -277,19 +294,19 @@ void multiply_piece(const PellucidMatrix& matrix, int piece, const Activations& 
   }
 }
 
-inline int num_pieces(const PellucidMatrix& matrix, const Activations& x) {
-  return divide_up(divide_up(matrix.outputs, kLanes), tile_size(matrix, x.two_digits).panels);
+inline int num_pieces(const PellucidMatrix& matrix) {
+  return divide_up(divide_up(matrix.outputs, kLanes), tile_size(matrix).panels);
 }
 
 // A phase of the team: x W^T + bias, a vector of results at a time to `store(row, first output, how many, results)`.
 template <typename Store>
 void multiply(Team& team, const PellucidLinear& linear, const Activations& x, int num_rows, const Store& store) {
   int total = 0;
-  for (int part = 0; part < linear.num_parts; ++part) total += num_pieces(linear.parts[part], x);
+  for (int part = 0; part < linear.num_parts; ++part) total += num_pieces(linear.parts[part]);
   team.share(total, [&](int piece) {
     const PellucidMatrix* matrix = linear.parts;
     int first_output = 0;
-    for (int count; piece >= (count = num_pieces(*matrix, x)); ++matrix) {
+    for (int count; piece >= (count = num_pieces(*matrix)); ++matrix) {
       piece -= count;
       first_output += matrix->outputs;
     }

@@ -50,60 +50,103 @@ void gate(const float* gates, const float* up, int size, float* out, Activation 
   for (int i = 0; i < size; i += kLanes) store(out + i, activation(load<Floats>(gates + i)) * load<Floats>(up + i));
 }
 
+// Where a row lies that is ready to be multiplied: its parts of `Activations`.
+struct ReadyRow {
+  char* data;
+  char* second_digits;
+  Group* groups;
+  uint64_t* two_digits;
+};
+
 // Rows of floats of a model's own type.
 template <typename T>
 struct FloatRows {
   static constexpr bool kTakesAttention = true;  // its result is such rows already
 
   static int64_t stride(int size) { return int64_t{divide_up(size, kGroup)} * kGroup * sizeof(T); }
-  static int64_t num_groups(int) { return 0; }
+  static int num_groups(int) { return 0; }
 
-  static void write(const float* x, int size, char* data, Group*) {
-    for (int i = 0; i < size; i += kLanes) Element<T>::store_rounded(reinterpret_cast<T*>(data) + i, load<Floats>(x + i));
+  static void write(const float* x, int size, const ReadyRow& to) {
+    for (int i = 0; i < size; i += kLanes) {
+      Element<T>::store_rounded(reinterpret_cast<T*>(to.data) + i, load<Floats>(x + i));
+    }
   }
 };
 
-// Rows of integers, each group of 32 divided by its largest number / 127, or / (127 * 128) with two digits.
-template <int kDigits>
+// Which groups of a row get a second digit.
+enum TwoDigits { kThatStandOut, kAll };
+
+// Rows of integers of 8 bits, each group of 32 divided by its largest number / 127. Some channels of a model are many
+// times as large as the others, and what is rounded away in their groups is most of what a row loses. So a group whose
+// largest number, squared, is above twice the mean over the row's groups gets second digits for what the first ones
+// leave. (Outliers apart from the rest: LLM.int8(), Dettmers et al. 2022.)
+template <TwoDigits kWhich>
 struct IntegerRows {
   static constexpr bool kTakesAttention = false;
 
-  static int64_t stride(int size) { return num_groups(size) * kDigits * kGroup; }
-  static int64_t num_groups(int size) { return divide_up(size, kGroup); }
+  static int64_t stride(int size) { return int64_t{num_groups(size)} * kGroup; }
+  static int num_groups(int size) { return divide_up(size, kGroup); }
 
-  static void write(const float* x, int size, char* data, Group* groups) {
-    for (int group = 0; group * kGroup < size; ++group) {
-      groups[group] = write(x + group * kGroup, data + group * kDigits * kGroup);
+  static void write(const float* x, int size, const ReadyRow& to) {
+    const int count = num_groups(size);
+    float squares = 0.0f;
+    for (int i = 0; i < count; ++i) {
+      to.groups[i].scale = largest(x + i * kGroup) / kMost;
+      squares += to.groups[i].scale * to.groups[i].scale;
+    }
+    const float threshold = 2.0f * squares / static_cast<float>(count);
+    std::fill_n(to.two_digits, mask_words(count), uint64_t{0});
+    for (int i = 0; i < count; ++i) {
+      const bool two_digits = kWhich == kAll || to.groups[i].scale * to.groups[i].scale > threshold;
+      to.two_digits[i / 64] |= uint64_t{two_digits} << (i % 64);
+      write_group(x + i * kGroup, two_digits, to.data + i * kGroup, to.second_digits + i * kGroup, to.groups[i]);
     }
   }
 
  private:
   static constexpr int kVectors = kGroup / kLanes;
-  static constexpr float kLargest = kDigits == 1 ? 127.0f : 127.0f * 128.0f;
+  static constexpr float kMost = 127.0f;
   using Bytes = int8_t __attribute__((vector_size(kLanes)));
 
-  static Group write(const float* x, char* data) {
-    Floats values[kVectors], largest = {}, poison = {};
+  // NaN and infinity must not become numbers: of a group with one of them, the largest is NaN.
+  static float largest(const float* x) {
+    Floats most = {}, poison = {};
     for (int i = 0; i < kVectors; ++i) {
-      values[i] = load<Floats>(x + i * kLanes);
-      largest = Max()(largest, Max()(values[i], -values[i]));
-      poison = fma(values[i], Floats{}, poison);  // NaN and infinity must not become numbers
+      const Floats values = load<Floats>(x + i * kLanes);
+      most = Max()(most, Max()(values, -values));
+      poison = fma(values, Floats{}, poison);
     }
-    const float most = reduce(largest, Max()) + reduce(poison, Sum());
-    const float inverse = most > 0.0f ? kLargest / most : 0.0f;
+    return reduce(most, Max()) + reduce(poison, Sum());
+  }
+
+  // With two digits, integers are 2^7 times as large: that many first digits and the second one.
+  static void write_group(const float* x, bool two_digits, char* firsts, char* seconds, Group& group) {
+    const float inverse = group.scale > 0.0f ? (two_digits ? 0x1p7f : 1.0f) / group.scale : 0.0f;
+    Ints sums[2] = {};
+    for (int i = 0; i < kVectors; ++i) {
+      const Ints integers = rounded(load<Floats>(x + i * kLanes) * inverse);
+      const Ints first = two_digits ? (integers + 64) >> 7 : integers;
+      const Ints second = two_digits ? integers - (first << 7) : Ints{};
+      store(firsts + i * kLanes, __builtin_convertvector(first, Bytes));
+      store(seconds + i * kLanes, __builtin_convertvector(second, Bytes));
+      sums[0] += first;
+      sums[1] += second;
+    }
+    const int32_t first = total(sums[0]), second = total(sums[1]);
+    group.sum = group.scale * (static_cast<float>(first) + static_cast<float>(second) * 0x1p-7f);
+    group.offsets[0] = -128 * first;
+    group.offsets[1] = -128 * second;
+  }
+
+  static Ints rounded(Floats x) {
     const Floats rounder = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
-    Ints sum = {};
-    for (int i = 0; i < kVectors; ++i) {
-      const Ints integers = bit_cast<Ints>(fma(values[i], splat(inverse), rounder)) - bit_cast<Ints>(rounder);
-      const Ints upper = kDigits == 1 ? integers : (integers + 64) >> 7;
-      store(data + i * kLanes, __builtin_convertvector(upper, Bytes));
-      if (kDigits > 1) store(data + kGroup + i * kLanes, __builtin_convertvector(integers - (upper << 7), Bytes));
-      sum += integers;
-    }
-    int32_t total = 0;
-    for (int lane = 0; lane < kLanes; ++lane) total += sum[lane];
-    const float scale = most / kLargest;
-    return {scale, scale * static_cast<float>(total), -128 * total};
+    return bit_cast<Ints>(x + rounder) - bit_cast<Ints>(rounder);
+  }
+
+  static int32_t total(Ints numbers) {
+    int32_t sum = 0;
+    for (int lane = 0; lane < kLanes; ++lane) sum += numbers[lane];
+    return sum;
   }
 };
 

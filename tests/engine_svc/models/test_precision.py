@@ -26,7 +26,7 @@ def resolve(dtype: str, quantization: str, facts: Facts, *, kernels: bool = True
 
 
 def test_stored_integers_are_multiplied_as_integers() -> None:
-    assert resolve("auto", "auto", Facts()) is Format.INT16
+    assert resolve("auto", "auto", Facts()) is Format.INT8
 
 
 @pytest.mark.parametrize(
