@@ -15,7 +15,7 @@ from typing import Final, Generic, Protocol, TypeVar
 import grpc
 import structlog
 
-from gateway.clients import watch_health
+from gateway.clients.health import watch_health
 from svclib.channel import connect
 from svclib.errors import ServiceError, Unavailable
 

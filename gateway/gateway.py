@@ -8,7 +8,9 @@ from prometheus_client import CollectorRegistry
 
 from gateway.admission import Admission
 from gateway.balancer import Balancer
-from gateway.clients import DetokenizerClient, SessionEngine, TokenizerClient
+from gateway.clients.detokenizer import DetokenizerClient
+from gateway.clients.engine import SessionEngine
+from gateway.clients.tokenizer import TokenizerClient
 from gateway.config import Settings, split
 from gateway.metrics import GatewayMetrics
 from gateway.model import ParserChoice

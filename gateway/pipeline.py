@@ -20,7 +20,8 @@ from typing import TypeAlias, TypeVar
 
 from gateway.balancer import Balancer
 from gateway.chat import ChatRequest
-from gateway.clients import DetokenizerClient, Formatting, TokenizerClient
+from gateway.clients.detokenizer import DetokenizerClient, Formatting
+from gateway.clients.tokenizer import TokenizerClient
 from gateway.constraint import fault_of
 from gateway.merge import Merge
 from gateway.metrics import GatewayMetrics
