@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import signal
 from collections.abc import Callable
 from functools import partial
@@ -13,6 +12,7 @@ import grpc
 import structlog
 from prometheus_client import CollectorRegistry
 
+from engine_svc import memory
 from engine_svc.config import Settings
 from engine_svc.embedding.engine import EmbeddingEngine
 from engine_svc.embedding.interface import EmbedderInfo, EmbeddingRunner
@@ -65,9 +65,7 @@ class EngineService:
             self._steps = self._serve_embedding(runner, on_death)
         else:
             self._steps = await self._serve_generation(runner, on_death)
-        # What is loaded stays for good: a collection that looked at all of it would be felt as a pause in every stream.
-        gc.collect()
-        gc.freeze()
+        memory.settle()
         self._steps.start()
         self._watch = asyncio.create_task(self._watch_heartbeat(health))
 
