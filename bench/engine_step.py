@@ -71,10 +71,11 @@ def _num_blocks(num_tokens: int) -> int:
 
 
 def _sequence(num_tokens: int, blocks: Iterator[int]) -> Sequence:
-    """A greedy sequence of so many tokens."""
-    prompt = tuple(1000 + 7 * position % 5000 for position in range(num_tokens))
+    """A greedy sequence of so many tokens, unlike the others."""
+    seq_id = next(_seq_ids)
+    prompt = tuple(1000 + (7 * position + 97 * seq_id) % 5000 for position in range(num_tokens))
     request = Request("bench", prompt, SamplingParams(temperature=0.0, max_tokens=1), frozenset())
-    (sequence,) = choices_of(request, next(_seq_ids))
+    (sequence,) = choices_of(request, seq_id)
     sequence.block_table = [next(blocks) for _ in range(_num_blocks(num_tokens))]
     return sequence
 

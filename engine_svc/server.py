@@ -12,7 +12,7 @@ import grpc
 import structlog
 from prometheus_client import CollectorRegistry
 
-from engine_svc import memory
+from engine_svc import settling
 from engine_svc.config import Settings
 from engine_svc.embedding.engine import EmbeddingEngine
 from engine_svc.embedding.interface import EmbedderInfo, EmbeddingRunner
@@ -65,7 +65,7 @@ class EngineService:
             self._steps = self._serve_embedding(runner, on_death)
         else:
             self._steps = await self._serve_generation(runner, on_death)
-        memory.settle()
+        settling.settle()
         self._steps.start()
         self._watch = asyncio.create_task(self._watch_heartbeat(health))
 

@@ -19,11 +19,11 @@ _DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 def resolve_format(dtype: str, quantization: str, checkpoint: Checkpoint, kernels: Kernels | None) -> Format:
     """What a model's activations are multiplied as, which says what its weights are.
 
-    ``dtype`` as in ``resolve_dtype``. ``quantization`` is ``none``; ``int8`` or ``int16`` for integers: weights of 8
-    bits, or of 4 where they are stored so, and activations of 15, or of 8 except for those that stand out; or ``auto``:
-    ``int8`` if weights are stored as such integers, this processor multiplies them fast and no ``dtype`` was asked
-    for; the few matrices of such a file that are stored otherwise are rounded to 8 bits. Raises ``ModelLoadError`` if
-    this machine cannot.
+    ``dtype`` as in ``resolve_dtype``. ``quantization`` is ``none``; or ``int8`` or ``int16`` for integers: weights of 8
+    bits, or of 4 where they are stored so, and activations of 8 bits with 15 in groups that stand out (``int8``), or of
+    15 throughout (``int16``); or ``auto``: ``int8`` if weights are stored as such integers, this processor multiplies
+    them fast and no ``dtype`` was asked for. The few matrices of such a file that are stored otherwise are rounded to 8
+    bits. Raises ``ModelLoadError`` if this machine cannot.
     """
     if quantization == "auto":
         fast = kernels is not None and kernels.fast_integers

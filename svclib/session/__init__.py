@@ -10,7 +10,7 @@ The life of a request, seen from either end:
 
     open -> any number of events and inputs -> exactly one of: end | failure | cancel | the session is lost
 
-An entry that arrives after that is dropped: it crossed with the other end's last word. This module knows nothing of
+An entry that arrives after that is dropped: it crossed with the other end's last word. This package knows nothing of
 what the requests are about; the frame classes are those of engine.proto and detokenizer.proto, which share their shape.
 """
 

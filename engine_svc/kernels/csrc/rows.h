@@ -119,12 +119,14 @@ struct IntegerRows {
     return reduce(most, Max()) + reduce(poison, Sum());
   }
 
-  // With two digits, integers are 2^7 times as large: that many first digits and the second one.
+  // A number is `scale` times its first digit + 2^-7 of its second one. Groups too small for a scale become zeros, and
+  // where the scale is NaN, zeros stay NaN.
   static void write_group(const float* x, bool two_digits, char* firsts, char* seconds, Group& group) {
-    const float inverse = group.scale > 0.0f ? (two_digits ? 0x1p7f : 1.0f) / group.scale : 0.0f;
+    const bool has_scale = group.scale > 0x1p-100f;
+    const float inverse = has_scale ? (two_digits ? 0x1p7f : 1.0f) / group.scale : 0.0f;
     Ints sums[2] = {};
     for (int i = 0; i < kVectors; ++i) {
-      const Ints integers = rounded(load<Floats>(x + i * kLanes) * inverse);
+      const Ints integers = has_scale ? rounded(load<Floats>(x + i * kLanes) * inverse) : Ints{};
       const Ints first = two_digits ? (integers + 64) >> 7 : integers;
       const Ints second = two_digits ? integers - (first << 7) : Ints{};
       store(firsts + i * kLanes, __builtin_convertvector(first, Bytes));
