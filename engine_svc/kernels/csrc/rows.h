@@ -168,7 +168,7 @@ class RowReader {
       default: {
         const int both = byte(input / 8, input % 4);
         const int number = input % 8 < 4 ? both & 15 : both >> 4;
-        return scale(input) * static_cast<float>(number) + float16(1, input);
+        return scale(input) * static_cast<float>(number) + of_group(kMinimum, input);
       }
     }
   }
@@ -176,15 +176,11 @@ class RowReader {
  private:
   const char* at(int word) const { return panel_ + (int64_t{word} * kLanes + lane_) * 4; }
   int byte(int word, int index) const { return static_cast<uint8_t>(at(word)[index]); }
-  int num_groups() const { return divide_up(matrix_.inputs, kGroup); }
-  int num_words() const { return num_groups() * (matrix_.format == kInt4 ? kGroupWords / 2 : kGroupWords); }
-  float scale(int input) const { return float16(0, input); }
+  float scale(int input) const { return of_group(kScale, input); }
 
-  // Scales are of kind 0, minima of kind 1.
-  float float16(int kind, int input) const {
-    const char* numbers = panel_ + int64_t{num_words()} * kLanes * 4;
-    const int64_t group = int64_t{kind} * num_groups() + input / kGroup;
-    return load_float16(reinterpret_cast<const uint16_t*>(numbers) + group * kLanes)[lane_];
+  float of_group(GroupNumber kind, int input) const {
+    const int group_vectors = matrix_.format == kInt4 ? kGroupWords / 2 : kGroupWords;
+    return group_numbers(panel_, divide_up(matrix_.inputs, kGroup), group_vectors, kind, input / kGroup)[lane_];
   }
 
   const PellucidMatrix& matrix_;
