@@ -1,7 +1,7 @@
 """Whether a client's JSON Schema is one: each keyword's value by the rule of the drafts 4 to 2020-12.
 
-What the drafts read differently is accepted as any of them reads it (``exclusiveMinimum``, ``items``, ``dependencies``),
-and a keyword that none of them has may hold anything. Takes linear time; size and depth have been bounded before.
+What the drafts read differently is accepted as any of them reads it (``exclusiveMinimum``, ``items``), and a keyword
+that none of them has may hold anything. Takes linear time; size and depth have been bounded before.
 Whether the engine can follow a valid schema is the engine's to say.
 Source of the rules: json-schema.org/draft-04/schema, json-schema.org/draft/2020-12/schema.
 """
