@@ -32,7 +32,7 @@ from gateway.limits import (
     MIN_REPETITION_PENALTY,
 )
 from gateway.schemas.base import TAG, Schema, validate
-from gateway.schemas.messages import Message, read_message
+from gateway.schemas.messages import Message, read_messages
 from gateway.schemas.response_format import ResponseFormat, read_response_format
 from gateway.schemas.simulate import Simulate, read_script
 from gateway.schemas.tools import Tool, dump_object, read_tool_choice, read_tools
@@ -155,7 +155,7 @@ def read_chat(document: Mapping[str, Any], *, reject_unknown: bool) -> chat.Chat
     stop = (fields.stop,) if isinstance(fields.stop, str) else tuple(fields.stop or ())
     request = chat.ChatRequest(
         model=fields.model,
-        messages=tuple(read_message(turn, f"messages[{number}]") for number, turn in enumerate(fields.messages)),
+        messages=read_messages(fields.messages),
         sampling=_read_sampling(fields),
         n=fields.n or 1,
         stop=stop,

@@ -22,11 +22,16 @@ class Function(Schema):
     description: Annotated[str, Field(max_length=MAX_DESCRIPTION_CHARS)] | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
+    cache_control: Any = None
+    """Of other servers' caches; cannot change the output."""
+    defer_loading: bool | None = None
 
 
 class Tool(Schema):
     type: str
     function: Function | None = None
+    cache_control: Any = None
+    defer_loading: bool | None = None
 
     def unknown(self, prefix: str = "") -> Iterator[str]:
         yield from super().unknown(prefix)
@@ -52,6 +57,8 @@ def _read_tool(tool: Tool, param: str) -> chat.Tool:
     if tool.function is None:
         raise InvalidRequest(f"{param}.function is missing", param=f"{param}.function")
     function = tool.function
+    if tool.defer_loading or function.defer_loading:
+        raise Unsupported(f"{param}.defer_loading is not supported", param=f"{param}.defer_loading")
     return chat.Tool(
         function.name,
         function.description,
