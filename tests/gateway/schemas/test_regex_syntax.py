@@ -36,6 +36,7 @@ def test_what_no_dialect_reads(pattern: str, said: str) -> None:
     assert said in regex_fault(pattern)
 
 
+@pytest.mark.filterwarnings("ignore:Possible nested set")
 @given(st.text("ab()[]{}|*+?^$\\-,12.", max_size=12))
 def test_what_python_reads_is_no_fault(pattern: str) -> None:
     try:
