@@ -7,7 +7,6 @@ there; one that thinks and has none is not asked in vain: that is an error.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -31,7 +30,7 @@ def with_thinking(request: ChatRequest, model: Model) -> ChatRequest:
     return replace(request, template_kwargs_json=json.dumps(kwargs, ensure_ascii=False) if kwargs else "")
 
 
-def _granted(wish: ThinkingWish, template_variables: frozenset[str]) -> Mapping[str, Any]:
+def _granted(wish: ThinkingWish, template_variables: frozenset[str]) -> dict[str, Any]:
     return {name: value for name, value in wish.variables.items() if name in template_variables}
 
 

@@ -56,6 +56,8 @@ _REASONING_FORMATS: Final = (
     _Format("seed_oss", ("<seed:think>",)),
     _Format("mistral", ("[THINK]",)),
     _Format("gemma4", ("<|channel>",)),
+    _Format("think", ("<think>",)),
+    _Format("think", ("</think>",)),
     _Format("cohere_command", ("<|START_THINKING|>",)),
     _Format("minimax_m3", ("<mm:think>",)),
     _Format("longcat", ("<longcat_think>",)),
@@ -65,8 +67,6 @@ _REASONING_FORMATS: Final = (
     _Format("apriel", ("[BEGIN FINAL RESPONSE]",)),
     _Format("granite", ("Here is my thought process:",)),
     _Format("exaone_deep", ("<thought>",)),
-    _Format("think", ("<think>",)),
-    _Format("think", ("</think>",)),
 )
 
 

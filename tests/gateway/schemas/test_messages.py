@@ -146,6 +146,7 @@ def test_parts_of_an_answer_that_no_template_can_express(name: str) -> None:
     error = fault(HI, {"role": "assistant", "content": "x", name: {"id": "x"}})
     assert isinstance(error, Unsupported)
     assert error.param == f"messages[1].{name}"
+    nothing: Any
     for nothing in (None, False, []):
         read(HI, {"role": "assistant", "content": "x", name: nothing})
 
