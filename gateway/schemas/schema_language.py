@@ -34,14 +34,6 @@ def check_schema(schema: Mapping[str, Any], *, param: str, place: str) -> None:
         pending.extend(_inner(path, part))
 
 
-def check_arguments(schema: Mapping[str, Any], *, param: str) -> None:
-    """The same for the schema of a call's arguments, which are an object. ``param`` is its place, too."""
-    check_schema(schema, param=param, place=param)
-    kind = schema.get("type", "object")
-    if kind != "object" and "object" not in kind:
-        raise InvalidRequest(f"{param}.type must be `object`: arguments are one", param=param)
-
-
 def _faults(part: Any) -> Iterator[tuple[_Path, str]]:
     if isinstance(part, bool):
         return

@@ -13,7 +13,7 @@ from gateway.json_body import check_depth
 from gateway.limits import MAX_DESCRIPTION_CHARS, MAX_SCHEMA_BYTES
 from gateway.schemas.base import Schema
 from gateway.schemas.json_schema import check_strict
-from gateway.schemas.schema_language import check_arguments
+from gateway.schemas.schema_language import check_schema
 from svclib.errors import InvalidRequest, Unsupported
 
 
@@ -71,7 +71,7 @@ def _read_parameters(parameters: dict[str, Any] | None, param: str, *, strict: b
     if parameters is None:
         return None
     text = dump_object(parameters, param, MAX_SCHEMA_BYTES)
-    check_arguments(parameters, param=param)
+    check_schema(parameters, param=param, place=param)
     if strict:
         check_strict(parameters, param=param, place=param)
     return text

@@ -197,7 +197,6 @@ WRONG_TOOLS = [
     bad("tools[0].function.parameters", tools=[{"type": "function", "function": {"name": "a", "parameters": "x"}}]),
     bad("tools[1].function.name", tools=[PING, PING]),
     parameters({"type": "strnig"}),
-    parameters({"type": "string"}),
     parameters({"required": 1}),
     parameters({"type": "object", "properties": []}),
     parameters({"properties": {"a": {"enum": "x"}}}),
