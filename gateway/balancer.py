@@ -68,6 +68,8 @@ class Balancer(Generic[ClientT, InfoT]):
         describe: Callable[[ClientT], Awaitable[InfoT]],
     ) -> None:
         self.name = name
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when a replica has become ready, or ceased to be."""
         self._describe = describe
         self._watches: list[asyncio.Task[None]] = []
         channels = {address: connect(address) for address in addresses}
@@ -135,6 +137,7 @@ class Balancer(Generic[ClientT, InfoT]):
             await asyncio.sleep(_RETRY_SECONDS)
 
     def _note(self, replica: Replica[ClientT, InfoT], info: InfoT | None) -> None:
-        if (info is None) != (replica.info is None):
+        changed, replica.info = (info is None) != (replica.info is None), info
+        if changed:
             log.info("peer is not ready" if info is None else "peer is ready", peer=self.name, address=replica.address)
-        replica.info = info
+            self.on_change()

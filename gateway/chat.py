@@ -5,8 +5,9 @@ Here None always means that the client gave no value, so that the service which 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,20 @@ class JsonFormat:
     """The content must be JSON: a value of a JSON Schema, or without one any object."""
 
     schema_json: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingWish:
+    """What one field asks of the model's thinking; a template that reads one of the ``variables`` can grant it."""
+
+    param: str
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    enabled: bool | None = None
+    """True: the model is to think. False: it is not to. None: something else."""
+    met_without_thinking: bool = False
+    """A model that does not think does this anyway."""
+    is_for_template: bool = False
+    """The client has given the variable to the template itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +135,8 @@ class ChatRequest:
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     template_kwargs_json: str = ""
+    thinking: tuple[ThinkingWish, ...] = ()
+    """What is asked of the thinking, by field; no two of them contradict each other."""
     script: Script | None = None
     max_tokens_param: str = "max_tokens"
     """The field in which the client limited the tokens."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+import orjson
+
 from gateway.call_grammar import CallGrammar
 from gateway.chat import ChatRequest, Tool
 from gateway.limits import MAX_CALL_SCHEMAS_CHARS
@@ -34,6 +36,7 @@ def constraint_of(request: ChatRequest, syntax: CallSyntax | None) -> Constraint
     if request.tools:
         assert syntax is not None
         _check_size(request)
+        _check_arguments(request)
         return Constraint("grammar", _grammar(request, CallGrammar(syntax, _allowed(request), _several(request))))
     assert request.response_format is not None
     schema = request.response_format.schema_json
@@ -68,6 +71,15 @@ def _check_size(request: ChatRequest) -> None:
             "characters together",
             param="tools",
         )
+
+
+def _check_arguments(request: ChatRequest) -> None:
+    """Arguments are an object, so a schema that is about something else cannot be followed."""
+    for tool in _allowed(request):
+        kind = orjson.loads(tool.parameters_json or "{}").get("type", "object")
+        if kind != "object" and "object" not in kind:
+            param = f"tools[{request.tools.index(tool)}].function.parameters"
+            raise InvalidRequest(f"{param}.type must be `object` where {asked_by(request)} is to hold", param=param)
 
 
 def _asked_by_tools(request: ChatRequest) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import structlog
 from prometheus_client import CollectorRegistry
 
 from gateway.admission import Admission
@@ -13,10 +14,12 @@ from gateway.clients.engine import SessionEngine
 from gateway.clients.tokenizer import TokenizerClient
 from gateway.config import Settings, split
 from gateway.metrics import GatewayMetrics
-from gateway.model import ParserChoice
+from gateway.model import Model, ParserChoice
 from gateway.pipeline import Pipeline
 from gateway.reader import RequestReader
 from svclib.errors import Unavailable
+
+log = structlog.get_logger(__name__)
 
 
 class Gateway:
@@ -30,12 +33,14 @@ class Gateway:
         self.reader = RequestReader(reject_unknown=settings.unknown_fields == "reject")
         self.pipeline = _pipeline(settings, self.metrics)
         self._balancers = (self.pipeline.tokenizers, self.pipeline.engines, self.pipeline.detokenizers)
+        self._told: tuple[str, ...] = ()
         self.metrics.watch_choices(lambda: self.admission.in_use)
         self.metrics.watch_peers(self.peers)
 
     def start(self) -> None:
         """Look for the services. They need not be there yet."""
         for balancer in self._balancers:
+            balancer.on_change = self._tell_warnings
             balancer.start()
 
     async def stop(self) -> None:
@@ -48,11 +53,22 @@ class Gateway:
         """Which replicas are ready, by service and address."""
         return {balancer.name: balancer.addresses for balancer in self._balancers}
 
-    def check_ready(self) -> None:
-        """Raises ``Unavailable`` unless a request would be answered now."""
+    def check_ready(self) -> Model:
+        """The model that is served. Raises ``Unavailable`` unless a request would be answered now."""
         if not self.admission.is_open:
             raise Unavailable("the gateway is shutting down", retry_after=1.0)
-        self.pipeline.model()
+        return self.pipeline.model()
+
+    def _tell_warnings(self) -> None:
+        """Log what an operator should know of the model, once for each model."""
+        try:
+            warnings = self.pipeline.model().warnings
+        except Unavailable:
+            return
+        if warnings != self._told:
+            self._told = warnings
+            for warning in warnings:
+                log.warning("model is served with a limitation", warning=warning)
 
 
 def _pipeline(settings: Settings, metrics: GatewayMetrics) -> Pipeline:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Self
@@ -44,6 +45,9 @@ class Model:
     """Why tools cannot be offered; empty: they can."""
     reasoning_parser: str
     knows_thinking: bool
+    thinks: bool
+    """As far as its template or the operator says."""
+    template_variables: frozenset[str]
     reasoning_tags: ReasoningTags | None
     """None: no thinking is looked for, or it has no pair of tags."""
     supports_constraints: bool
@@ -52,6 +56,8 @@ class Model:
     template_version: str
     fingerprint: str
     """Changes with the weights, their element type and the template; see ``system_fingerprint``."""
+    warnings: tuple[str, ...]
+    """What an operator should know, as sentences."""
 
     @classmethod
     @lru_cache(maxsize=64)
@@ -72,11 +78,14 @@ class Model:
             no_tools_because=_no_tools_because(tool_parser, tokenizer, parsers),
             reasoning_parser=reasoning_parser,
             knows_thinking=tokenizer.knows_thinking,
+            thinks=tokenizer.knows_thinking or bool(reasoning_parser),
+            template_variables=tokenizer.template_variables,
             reasoning_tags=dict(tokenizer.reasoning_tags).get(reasoning_parser),
             supports_constraints=engine.supports_constraints,
             call_syntax=dict(detokenizer.call_syntaxes).get(tool_parser),
             template_version=tokenizer.template_version,
             fingerprint=_fingerprint(engine.model_path, engine.dtype, tokenizer.template_version),
+            warnings=tuple(_warnings(tokenizer, detokenizer, parsers)),
         )
 
     def check(self, request: ChatRequest) -> None:
@@ -163,6 +172,16 @@ def _choose(kind: str, wanted: str, suggested: str, known: frozenset[str]) -> st
         f"GATEWAY_{kind.upper()}_PARSER is {wanted!r}, which the detokenizer does not know; "
         f"it knows {', '.join(sorted(known))}"
     )
+
+
+def _warnings(tokenizer: TokenizerInfo, detokenizer: DetokenizerInfo, parsers: ParserChoice) -> Iterator[str]:
+    suggested = tokenizer.reasoning_parser
+    if parsers.reasoning_parser == "auto" and suggested and suggested not in detokenizer.reasoning_parsers:
+        yield (
+            f"the model's chat template has thinking in the format {suggested}, which nothing here reads: thinking "
+            f"will come as content; known are {', '.join(sorted(detokenizer.reasoning_parsers))}, and with "
+            "GATEWAY_REASONING_PARSER=none this is not said"
+        )
 
 
 def _no_tools_because(tool_parser: str, tokenizer: TokenizerInfo, parsers: ParserChoice) -> str:

@@ -58,6 +58,8 @@ class TokenizerInfo:
     reasoning_parser: str
     reasoning_tags: tuple[tuple[str, ReasoningTags], ...] = ()
     """Of each reasoning format that has a pair of them."""
+    template_variables: frozenset[str] = frozenset()
+    """What the chat template reads."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ from gateway.peers import (
     TokenizerInfo,
 )
 from gateway.record import RequestRecord
+from gateway.thinking import with_thinking
 from svclib.errors import InternalError, InvalidRequest, Unavailable
 from svclib.session import Opening
 
@@ -78,6 +79,7 @@ class Pipeline:
         record.fingerprint = model.fingerprint
         record.expect(request.n)
         model.check(request)
+        request = with_thinking(request, model)
         prompt = await self._render(request, record)
         model.check_length(request, len(prompt.token_ids))
         script = await self._tokenize_script(request, record)

@@ -1,7 +1,8 @@
 """Brings a client's conversation into the form that a chat template can express, or refuses it.
 
 ``developer`` becomes ``system`` where the template does not know it; system turns that it has no place for are merged;
-parts are joined; a call's arguments become an object; what a template would drop without a word is an error.
+parts are joined; a call's arguments become an object; a result is given its function's name; what a template would
+drop without a word is an error.
 """
 
 from __future__ import annotations
@@ -51,9 +52,21 @@ def _tool(tool: Tool, param: str, capabilities: Capabilities) -> Turn:
 
 def adapt_messages(messages: Sequence[Message], capabilities: Capabilities) -> list[Turn]:
     """The messages as the template takes them."""
-    numbered = [(index, _known_role(index, message, capabilities)) for index, message in enumerate(messages)]
+    named = _with_function_names(messages)
+    numbered = [(index, _known_role(index, message, capabilities)) for index, message in enumerate(named)]
     placed = _place_system(numbered, capabilities)
     return [turn for index, message in placed for turn in _turns(index, message, capabilities)]
+
+
+def _with_function_names(messages: Sequence[Message]) -> Iterator[Message]:
+    """Tool results get the name of the function that was called: some templates read it, most clients leave it out."""
+    names: dict[str, str] = {}
+    for message in messages:
+        if message.role == "assistant":
+            names = {call.id: call.name for call in message.tool_calls}
+        if message.role == "tool" and not message.name:
+            message = replace(message, name=names.get(message.tool_call_id or "", message.name))
+        yield message
 
 
 def _known_role(index: int, message: Message, capabilities: Capabilities) -> Message:

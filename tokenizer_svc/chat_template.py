@@ -63,6 +63,11 @@ class ChatTemplate:
     def source(self) -> str:
         return self._template.source
 
+    @property
+    def variables(self) -> frozenset[str]:
+        """The names that it reads."""
+        return self._template.variables
+
     def render(self, conversation: Conversation) -> Prompt:
         """The prompt of a conversation. Raises ``InvalidRequest`` when the template cannot express it."""
         kwargs = self._kwargs(conversation)

@@ -1,6 +1,7 @@
 """Which formats a chat template teaches its model, recognised by the tags in its text.
 
-The names are those that vLLM and SGLang give their parsers. A name here does not say that a parser for it exists.
+The names are those that vLLM and SGLang give their parsers, or after the model. A name here does not say that a parser
+for it exists: the gateway says at start which format nothing reads.
 """
 
 from __future__ import annotations
@@ -57,6 +58,15 @@ _REASONING_FORMATS: Final = (
     _Format("gemma4", ("<|channel>",)),
     _Format("think", ("<think>",)),
     _Format("think", ("</think>",)),
+    _Format("cohere_command", ("<|START_THINKING|>",)),
+    _Format("minimax_m3", ("<mm:think>",)),
+    _Format("longcat", ("<longcat_think>",)),
+    _Format("kimi_vl", ("◁think▷",)),
+    _Format("openthoughts", ("<|begin_of_thought|>",)),
+    _Format("apertus", ("<|inner_prefix|>",)),
+    _Format("apriel", ("[BEGIN FINAL RESPONSE]",)),
+    _Format("granite", ("Here is my thought process:",)),
+    _Format("exaone_deep", ("<thought>",)),
 )
 
 

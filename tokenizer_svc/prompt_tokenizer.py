@@ -86,6 +86,12 @@ class PromptTokenizer:
     def reasoning_format(self) -> str:
         return formats.reasoning_format(self._templates["default"].source) if self._templates else formats.NONE
 
+    @property
+    def template_variables(self) -> frozenset[str]:
+        """The variables that the chat template reads; of several templates, those that each of them reads."""
+        read = [template.variables for template in self._templates.values()]
+        return frozenset.intersection(*read) if read else frozenset()
+
     def render(self, conversation: Conversation) -> TokenizedPrompt:
         """The prompt of a conversation. Raises ``InvalidRequest``."""
         if not self._templates:

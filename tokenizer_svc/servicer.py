@@ -93,6 +93,7 @@ class TokenizerServicer(pb_grpc.TokenizerServicer):
                 pb.ReasoningTags(reasoning_parser=name, start_token_ids=tags.start, end_token_ids=tags.end)
                 for name, tags in tokenizer.reasoning_tags.items()
             ],
+            template_variables=sorted(tokenizer.template_variables),
         )
 
     @property

@@ -26,9 +26,12 @@ def status_routes(gateway: Gateway) -> APIRouter:
 
     @router.api_route("/ready", methods=_PROBED)
     async def ready() -> Response:
-        """A request would be answered now; otherwise 503 with the names of those who are not ready."""
-        gateway.check_ready()
-        return _json({"status": "ready", "peers": gateway.peers()})
+        """A request would be answered now, if not as well as the model could: ``warnings``.
+
+        Otherwise 503 with the names of those who are not ready.
+        """
+        model = gateway.check_ready()
+        return _json({"status": "ready", "peers": gateway.peers(), "warnings": model.warnings})
 
     @router.get("/metrics")
     async def metrics() -> Response:

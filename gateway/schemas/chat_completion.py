@@ -32,9 +32,10 @@ from gateway.limits import (
     MIN_REPETITION_PENALTY,
 )
 from gateway.schemas.base import TAG, Schema, validate
-from gateway.schemas.messages import Message, read_message
+from gateway.schemas.messages import Message, read_messages
 from gateway.schemas.response_format import ResponseFormat, read_response_format
 from gateway.schemas.simulate import Simulate, read_script
+from gateway.schemas.thinking import is_about_thinking, read_thinking
 from gateway.schemas.tools import Tool, dump_object, read_tool_choice, read_tools
 from gateway.schemas.unsupported import is_known, refuse_unsupported
 from svclib.errors import InvalidRequest, Unsupported
@@ -135,7 +136,7 @@ class ChatCompletion(Schema):
     ) = None
 
     def unknown(self, prefix: str = "") -> Iterator[str]:
-        yield from (name for name in super().unknown(prefix) if not is_known(name))
+        yield from (name for name in super().unknown(prefix) if not (is_known(name) or is_about_thinking(name)))
         for number, message in enumerate(self.messages):
             yield from message.unknown(f"messages[{number}].")
         for number, tool in enumerate(self.tools or ()):
@@ -155,7 +156,7 @@ def read_chat(document: Mapping[str, Any], *, reject_unknown: bool) -> chat.Chat
     stop = (fields.stop,) if isinstance(fields.stop, str) else tuple(fields.stop or ())
     request = chat.ChatRequest(
         model=fields.model,
-        messages=tuple(read_message(turn, f"messages[{number}]") for number, turn in enumerate(fields.messages)),
+        messages=read_messages(fields.messages),
         sampling=_read_sampling(fields),
         n=fields.n or 1,
         stop=stop,
@@ -166,6 +167,7 @@ def read_chat(document: Mapping[str, Any], *, reject_unknown: bool) -> chat.Chat
         stream=_read_stream(fields),
         skip_special_tokens=fields.skip_special_tokens,
         **_read_prompt(fields),
+        thinking=read_thinking(document),
         script=None if fields.simulate is None else read_script(fields.simulate),
         max_tokens_param="max_tokens" if fields.max_completion_tokens is None else "max_completion_tokens",
         ignored=tuple(fields.unknown()),

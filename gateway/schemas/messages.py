@@ -2,56 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Field
 
 from gateway import chat
-from gateway.limits import MAX_NAME_CHARS, MAX_PARTS, MAX_TOOL_CALLS
-from gateway.schemas.base import TAG, Schema
+from gateway.limits import MAX_NAME_CHARS, MAX_TOOL_CALLS
+from gateway.schemas.base import Schema
+from gateway.schemas.parts import Content, read_content, with_refusal
+from gateway.schemas.tool_results import check_results
 from svclib.errors import InvalidRequest, Unsupported
 
-_UNSUPPORTED: Final = ("refusal", "audio", "function_call")
-"""Fields of an assistant's message that change the prompt and that no template here can express."""
-
-
-_MEDIA: Final = frozenset(
-    {"image_url", "input_image", "image", "input_audio", "audio_url", "audio", "video_url", "video", "file", "refusal"}
-)
-
-
-class Part(Schema):
-    type: str
-    text: str | None = None
-
-
-def _kind(content: Any) -> str | None:
-    if isinstance(content, list):
-        return f"{TAG}parts"
-    return f"{TAG}text" if isinstance(content, str) else None
-
-
-Content = Annotated[
-    Annotated[str, Tag(f"{TAG}text")]
-    | Annotated[list[Part], Field(min_length=1, max_length=MAX_PARTS, fail_fast=True), Tag(f"{TAG}parts")],
-    Discriminator(
-        _kind,
-        custom_error_type="content_type",
-        custom_error_message="must be a string or a list of parts",
-    ),
-]
+_UNSUPPORTED: Final = ("audio", "function_call", "images", "partial", "prefix", "tools")
+"""Fields that change the prompt and that are not supported; false and empty ask for nothing."""
 
 
 class FunctionCall(Schema):
     name: Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)]
-    arguments: str
+    arguments: str | None = None
+    parsed_arguments: Any = None
+    """The official client's ``parse`` keeps these beside ``arguments``."""
 
 
 class ToolCall(Schema):
     id: Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)]
-    type: Literal["function"] = "function"
+    type: Literal["function"] | None = None
     function: FunctionCall
+    index: Any = None
+    """Left over from the chunks of a stream."""
+    cache_control: Any = None
+    provider_specific_fields: Any = None
 
 
 class Message(Schema):
@@ -62,11 +43,19 @@ class Message(Schema):
     tool_call_id: Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
+    refusal: str | None = None
+
+    # Sent back by clients that keep the whole answer. They say nothing to a model, or what the fields above say.
     annotations: Any = None
-    """Sent back by clients that keep the whole answer; says nothing to a model."""
+    cache_control: Any = None
+    id: Any = None
+    parsed: Any = None
+    provider_specific_fields: Any = None
+    reasoning_details: Any = None
+    thinking_blocks: Any = None
 
     def unknown(self, prefix: str = "") -> Iterator[str]:
-        yield from super().unknown(prefix)
+        yield from (name for name in super().unknown(prefix) if name.removeprefix(prefix) not in _UNSUPPORTED)
         for number, part in enumerate(self.content if isinstance(self.content, list) else ()):
             yield from part.unknown(f"{prefix}content[{number}].")
         for number, call in enumerate(self.tool_calls or ()):
@@ -74,30 +63,42 @@ class Message(Schema):
             yield from call.function.unknown(f"{prefix}tool_calls[{number}].function.")
 
 
-def read_message(message: Message, param: str) -> chat.Message:
-    """Check a turn against its role. Raises ``InvalidRequest`` for what is between its fields."""
+def read_messages(messages: Sequence[Message]) -> tuple[chat.Message, ...]:
+    """The turns of a conversation. Raises ``InvalidRequest`` for what is wrong in one or between several."""
+    read = tuple(_read_message(message, f"messages[{number}]") for number, message in enumerate(messages))
+    check_results(read)
+    return read
+
+
+def _read_message(message: Message, param: str) -> chat.Message:
     _check_extras(message, param)
     _check_role(message, param)
-    if message.content is None and not (message.role == "assistant" and message.tool_calls):
+    if message.content is None and message.role != "assistant":
         raise InvalidRequest(f"{param}.content is missing", param=f"{param}.content")
     if message.role == "tool" and message.tool_call_id is None:
         raise InvalidRequest(f"{param}.tool_call_id must name the call it answers", param=f"{param}.tool_call_id")
+    content = read_content(message.content, message.role, f"{param}.content")
+    reasoning = _read_reasoning(message, param)
     return chat.Message(
         role=message.role,
-        content=_read_content(message.content, f"{param}.content"),
+        content=with_refusal(content.text, message.refusal),
         name=message.name,
-        tool_calls=tuple(
-            chat.ToolCall(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or ()
-        ),
+        tool_calls=tuple(_read_call(call) for call in message.tool_calls or ()),
         tool_call_id=message.tool_call_id,
-        reasoning=_read_reasoning(message, param),
+        reasoning=content.reasoning if reasoning is None else reasoning,
     )
+
+
+def _read_call(call: ToolCall) -> chat.ToolCall:
+    """Some servers write a call without arguments as an empty text."""
+    arguments = call.function.arguments or ""
+    return chat.ToolCall(call.id, call.function.name, arguments if arguments.strip() else "{}")
 
 
 def _check_extras(message: Message, param: str) -> None:
     extras = message.__pydantic_extra__ or {}
     for name in _UNSUPPORTED:
-        if extras.get(name) is not None:
+        if extras.get(name) not in (None, False, []):
             raise Unsupported(f"{param}.{name} is not supported", param=f"{param}.{name}")
 
 
@@ -106,26 +107,11 @@ def _check_role(message: Message, param: str) -> None:
         ("tool_calls", "assistant", message.tool_calls),
         ("reasoning_content", "assistant", message.reasoning_content),
         ("reasoning", "assistant", message.reasoning),
+        ("refusal", "assistant", message.refusal),
         ("tool_call_id", "tool", message.tool_call_id),
     ):
         if value and message.role != role:
             raise InvalidRequest(f"{param}.{name} belongs to the role {role}", param=f"{param}.{name}")
-
-
-def _read_content(content: str | list[Part] | None, param: str) -> str | tuple[str, ...] | None:
-    if not isinstance(content, list):
-        return content
-    return tuple(_read_part(part, f"{param}[{number}]") for number, part in enumerate(content))
-
-
-def _read_part(part: Part, param: str) -> str:
-    if part.type in _MEDIA:
-        raise Unsupported(f"{param} is not text, and this model reads only text", param=param)
-    if part.type != "text":
-        raise InvalidRequest(f"{param}.type must be `text`", param=f"{param}.type")
-    if part.text is None:
-        raise InvalidRequest(f"{param}.text is missing", param=f"{param}.text")
-    return part.text
 
 
 def _read_reasoning(message: Message, param: str) -> str | None:

@@ -14,6 +14,7 @@ from gateway import chat
 from gateway.limits import MAX_DESCRIPTION_CHARS, MAX_SCHEMA_BYTES
 from gateway.schemas.base import Schema
 from gateway.schemas.json_schema import check_strict
+from gateway.schemas.schema_language import check_schema
 from gateway.schemas.tools import dump_object
 from svclib.errors import InvalidRequest, Unsupported
 
@@ -63,7 +64,8 @@ def _check_shape(fields: ResponseFormat) -> None:
 
 
 def _read_schema(fields: JsonSchema) -> str:
-    text = dump_object(fields.schema_, PARAM, MAX_SCHEMA_BYTES)
+    text, place = dump_object(fields.schema_, PARAM, MAX_SCHEMA_BYTES), "response_format.json_schema.schema"
+    check_schema(fields.schema_, param=PARAM, place=place)
     if fields.strict:
-        check_strict(fields.schema_, param=PARAM, place="response_format.json_schema.schema")
+        check_strict(fields.schema_, param=PARAM, place=place)
     return text

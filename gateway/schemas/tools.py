@@ -13,6 +13,7 @@ from gateway.json_body import check_depth
 from gateway.limits import MAX_DESCRIPTION_CHARS, MAX_SCHEMA_BYTES
 from gateway.schemas.base import Schema
 from gateway.schemas.json_schema import check_strict
+from gateway.schemas.schema_language import check_schema
 from svclib.errors import InvalidRequest, Unsupported
 
 
@@ -21,11 +22,16 @@ class Function(Schema):
     description: Annotated[str, Field(max_length=MAX_DESCRIPTION_CHARS)] | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
+    cache_control: Any = None
+    """Of other servers' caches; cannot change the output."""
+    defer_loading: bool | None = None
 
 
 class Tool(Schema):
     type: str
     function: Function | None = None
+    cache_control: Any = None
+    defer_loading: bool | None = None
 
     def unknown(self, prefix: str = "") -> Iterator[str]:
         yield from super().unknown(prefix)
@@ -51,6 +57,8 @@ def _read_tool(tool: Tool, param: str) -> chat.Tool:
     if tool.function is None:
         raise InvalidRequest(f"{param}.function is missing", param=f"{param}.function")
     function = tool.function
+    if tool.defer_loading or function.defer_loading:
+        raise Unsupported(f"{param}.defer_loading is not supported", param=f"{param}.defer_loading")
     return chat.Tool(
         function.name,
         function.description,
@@ -63,6 +71,7 @@ def _read_parameters(parameters: dict[str, Any] | None, param: str, *, strict: b
     if parameters is None:
         return None
     text = dump_object(parameters, param, MAX_SCHEMA_BYTES)
+    check_schema(parameters, param=param, place=param)
     if strict:
         check_strict(parameters, param=param, place=param)
     return text

@@ -561,6 +561,7 @@ class TokenizerInfo(_message.Message):
     TOOL_PARSER_FIELD_NUMBER: _builtins.int
     REASONING_PARSER_FIELD_NUMBER: _builtins.int
     REASONING_TAGS_FIELD_NUMBER: _builtins.int
+    TEMPLATE_VARIABLES_FIELD_NUMBER: _builtins.int
     vocab_size: _builtins.int
     """Number of token ids, special ones included; every id is below it."""
     bos_token_id: _builtins.int
@@ -583,6 +584,10 @@ class TokenizerInfo(_message.Message):
     def reasoning_tags(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReasoningTags]:
         """Of each known reasoning format that has a pair of tags, whether the template knows it or not."""
 
+    @_builtins.property
+    def template_variables(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names of the variables that the template reads, those of the service's own included."""
+
     def __init__(
         self,
         *,
@@ -594,10 +599,11 @@ class TokenizerInfo(_message.Message):
         tool_parser: _builtins.str = ...,
         reasoning_parser: _builtins.str = ...,
         reasoning_tags: _abc.Iterable[Global___ReasoningTags] | None = ...,
+        template_variables: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_bos_token_id", b"_bos_token_id", "bos_token_id", b"bos_token_id", "capabilities", b"capabilities"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bos_token_id", b"_bos_token_id", "bos_token_id", b"bos_token_id", "capabilities", b"capabilities", "eos_token_ids", b"eos_token_ids", "reasoning_parser", b"reasoning_parser", "reasoning_tags", b"reasoning_tags", "template_version", b"template_version", "tool_parser", b"tool_parser", "vocab_size", b"vocab_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bos_token_id", b"_bos_token_id", "bos_token_id", b"bos_token_id", "capabilities", b"capabilities", "eos_token_ids", b"eos_token_ids", "reasoning_parser", b"reasoning_parser", "reasoning_tags", b"reasoning_tags", "template_variables", b"template_variables", "template_version", b"template_version", "tool_parser", b"tool_parser", "vocab_size", b"vocab_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__bos_token_id: _TypeAlias = _typing.Literal["bos_token_id"]  # noqa: Y015
     _WhichOneofArgType__bos_token_id: _TypeAlias = _typing.Literal["_bos_token_id", b"_bos_token_id"]  # noqa: Y015

@@ -47,6 +47,16 @@ def call(arguments: Any) -> dict[str, Any]:
     return {"role": "assistant", "content": None, "tool_calls": [made]}
 
 
+def result(call_id: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call_id, "content": "x"}
+
+
+def parameters(schema: Any) -> Hostile:
+    tool = {"type": "function", "function": {"name": "a", "parameters": schema}}
+    name = f"parameters={json.dumps(schema)[:60]}"
+    return Hostile(name, "tools[1].function.parameters", {"tools": [PING, tool]})
+
+
 WRONG_VALUES = [
     bad("temperature", temperature=-0.1),
     bad("temperature", temperature=2.1),
@@ -127,6 +137,14 @@ WRONG_VALUES = [
     bad("chat_template_kwargs", chat_template_kwargs=[1]),
     bad("continue_final_message", continue_final_message=True),
     bad("reasoning_effort", reasoning_effort="high"),
+    bad("reasoning_effort", reasoning_effort="extreme"),
+    bad("enable_thinking", enable_thinking="no"),
+    bad("thinking", thinking={"type": "enabled", "budget_tokens": 1024}),
+    bad("thinking_budget_tokens", thinking_budget_tokens=1024),
+    bad("reasoning", reasoning={"effort": "high"}),
+    bad("include_reasoning", include_reasoning=False),
+    bad("max_new_tokens", max_new_tokens=5),
+    bad("extra_body", extra_body={"top_k": 5}),
     bad("modalities", modalities=["audio"]),
     bad("simulate", simulate=5),
     bad("store", store=True),
@@ -155,7 +173,6 @@ WRONG_MESSAGES = [
         "messages[0].content[0]",
         {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://169.254.169.254/x"}}]},
     ),
-    message("messages[1].content", *HI, {"role": "assistant"}),
     message("messages[1].tool_calls[0].function.arguments", *HI, call('{"a":')),
     message("messages[1].tool_calls[0].function.arguments", *HI, call("[1,2]")),
     message("messages[1].tool_calls[0].function.arguments", *HI, call("null")),
@@ -163,6 +180,11 @@ WRONG_MESSAGES = [
     message("messages[1].tool_calls[0]", *HI, {"role": "assistant", "tool_calls": [5]}),
     message("messages[1].tool_calls", *HI, {"role": "assistant", "tool_calls": "ping"}),
     message("messages[1].tool_call_id", *HI, {"role": "tool", "content": "x"}),
+    message("messages[1].tool_call_id", *HI, result("c1")),
+    message("messages[2].tool_call_id", *HI, call("{}"), result("c2")),
+    message("messages[3].tool_call_id", *HI, call("{}"), result("c1"), result("c1")),
+    message("messages[3].tool_call_id", *HI, call("{}"), *HI, result("c1")),
+    message("messages[1].content[0].type", *HI, {"role": "user", "content": [{"type": "refusal", "refusal": "x"}]}),
 ]
 
 WRONG_TOOLS = [
@@ -174,6 +196,13 @@ WRONG_TOOLS = [
     bad("tools[0].function.name", tools=[{"type": "function", "function": {"name": ""}}]),
     bad("tools[0].function.parameters", tools=[{"type": "function", "function": {"name": "a", "parameters": "x"}}]),
     bad("tools[1].function.name", tools=[PING, PING]),
+    parameters({"type": "strnig"}),
+    parameters({"required": 1}),
+    parameters({"type": "object", "properties": []}),
+    parameters({"properties": {"a": {"enum": "x"}}}),
+    parameters({"properties": {"a": {"$ref": 5}}}),
+    parameters({"properties": {"a": {"pattern": "("}}}),
+    parameters({"properties": {"a": {"minLength": -1}}}),
 ]
 
 RAW = [

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.e2e.hostile import ALL, HI, Hostile
+from tests.e2e.hostile import ALL, HI, PING, Hostile
 from tests.stack import Stack
 
 
@@ -101,6 +101,78 @@ def test_fields_that_change_nothing_are_accepted(simulated: Stack) -> None:
     status, headers, _ = chat(simulated, json.dumps(body).encode())
     assert status == 200
     assert "x-pellucid-ignored" not in headers
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"reasoning_effort": "none"},
+        {"enable_thinking": False},
+        {"thinking": {"type": "disabled"}},
+        {"reasoning": {"enabled": False}},
+        {"reasoning": {"effort": "none"}},
+        {"thinking_budget": 0},
+        {"chat_template_kwargs": {"enable_thinking": False}},
+    ],
+    ids=str,
+)
+def test_thinking_can_be_switched_off(simulated: Stack, real: Stack, fields: dict[str, Any]) -> None:
+    """One model's template has the switch; the other does not think."""
+    for stack, model in ((simulated, "simulated"), (real, "smollm2-135m-instruct")):
+        body = {"model": model, "messages": HI, "max_tokens": 1} | fields
+        status, headers, text = chat(stack, json.dumps(body).encode())
+        assert status == 200, text
+        assert "x-pellucid-ignored" not in headers
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"reasoning_effort": "low"},
+        {"enable_thinking": True},
+        {"thinking": {"type": "enabled"}},
+        {"reasoning": {"enabled": True}},
+        {"chat_template_kwargs": {"enable_thinking": True}},
+    ],
+    ids=str,
+)
+def test_a_model_that_does_not_think_says_so(real: Stack, fields: dict[str, Any]) -> None:
+    body = {"model": "smollm2-135m-instruct", "messages": HI, "max_tokens": 1} | fields
+    status, _, text = chat(real, json.dumps(body).encode())
+    assert status == 400
+    error = json.loads(text)["error"]
+    assert error["param"].startswith(next(iter(fields)))
+    assert "does not think" in error["message"]
+
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "ping", "arguments": ""}}
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [
+        [{"role": "assistant", "content": [{"type": "refusal", "refusal": "I cannot."}]}],
+        [{"role": "assistant", "content": None, "refusal": "I cannot."}],
+        [{"role": "assistant", "content": []}],
+        [{"role": "assistant", "content": None}],
+        [{"role": "assistant", "content": None, "tool_calls": [CALL]}],
+    ],
+    ids=lambda turns: json.dumps(turns)[:80],
+)
+def test_history_of_other_servers(simulated: Stack, real: Stack, turns: list[Any]) -> None:
+    for stack, model in ((simulated, "simulated"), (real, "smollm2-135m-instruct")):
+        body = {"model": model, "messages": [*HI, *turns, *HI], "max_tokens": 1}
+        status, headers, text = chat(stack, json.dumps(body).encode())
+        assert status == 200, text
+        assert "x-pellucid-ignored" not in headers
+
+
+def test_a_call_without_arguments_and_its_result(simulated: Stack) -> None:
+    turns = [*HI, {"role": "assistant", "content": None, "tool_calls": [CALL]}]
+    turns.append({"role": "tool", "tool_call_id": "c1", "content": "sunny"})
+    body = {"model": "simulated", "messages": turns, "tools": [PING], "max_tokens": 1}
+    status, _, text = chat(simulated, json.dumps(body).encode())
+    assert status == 200, text
 
 
 def test_null_is_absent(simulated: Stack) -> None:

@@ -275,13 +275,16 @@ BAD_SCHEMAS: dict[str, Any] = {
     "a remote reference inside": {"type": "object", "properties": {"a": {"$ref": "https://example.invalid/s"}}},
     "a file": {"$ref": "file:///etc/passwd"},
     "a reference to nothing": {"$ref": "#/$defs/nowhere"},
-    "a bad pattern": {"type": "string", "pattern": "["},
-    "a bad pattern of keys": {"type": "object", "patternProperties": {"(": {"type": "string"}}},
     "a word that nobody knows how to follow": {"type": "object", "not": {"type": "object"}},
-    "a type that does not exist": {"type": "strnig"},
-    "a type that is no word": {"type": 5},
     "nothing matches": {"type": "integer", "minimum": 5, "maximum": 4},
 }  # fmt: skip
+"""Schemas that cannot be followed."""
+NO_SCHEMAS: dict[str, Any] = {
+    "a bad pattern": {"type": "string", "pattern": "["},
+    "a bad pattern of keys": {"type": "object", "patternProperties": {"(": {"type": "string"}}},
+    "a type that does not exist": {"type": "strnig"},
+    "a type that is no word": {"type": 5},
+}
 
 
 def simulate(stack: Stack, **fields: Any) -> Any:
@@ -290,10 +293,11 @@ def simulate(stack: Stack, **fields: Any) -> Any:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("name", BAD_SCHEMAS)
+@pytest.mark.parametrize("name", BAD_SCHEMAS | NO_SCHEMAS)
 def test_a_bad_schema_is_a_400_of_its_field(simulated: Stack, name: str, stream: bool) -> None:
+    schema = (BAD_SCHEMAS | NO_SCHEMAS)[name]
     with pytest.raises(BadRequestError) as caught:
-        simulate(simulated, response_format=of_schema(BAD_SCHEMAS[name]), stream=stream)
+        simulate(simulated, response_format=of_schema(schema), stream=stream)
     assert caught.value.param == "response_format"
     assert simulate(simulated).choices[0].message.content == "fine"
 
@@ -306,6 +310,15 @@ def test_a_bad_schema_of_a_forced_tool_is_a_400_of_its_field(simulated: Stack, n
             simulate(simulated, tools=tools, tool_choice="required")
         assert caught.value.param == f"tools[{place}].function.parameters"
     assert simulate(simulated, tools=[TOOLS[1], bad]).choices[0].message.content == "fine", "nothing is forced"
+
+
+@pytest.mark.parametrize("name", NO_SCHEMAS)
+@pytest.mark.parametrize("tool_choice", ["auto", "none", "required"])
+def test_what_is_no_schema_is_a_400_whatever_is_forced(simulated: Stack, name: str, tool_choice: str) -> None:
+    bad = {"type": "function", "function": {"name": "bad", "parameters": NO_SCHEMAS[name]}}
+    with pytest.raises(BadRequestError) as caught:
+        simulate(simulated, tools=[TOOLS[0], bad], tool_choice=tool_choice)
+    assert caught.value.param == "tools[1].function.parameters"
 
 
 def test_tools_of_all_kinds_can_be_forced(simulated: Stack) -> None:

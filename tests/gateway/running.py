@@ -100,7 +100,7 @@ class Stack:
                     await until(lambda sessions=sessions: sessions.num_open == 0)  # type: ignore[misc]
 
 
-def not_raising(check: Callable[[], None]) -> bool:
+def not_raising(check: Callable[[], object]) -> bool:
     try:
         check()
     except Exception:

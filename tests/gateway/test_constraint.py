@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -105,3 +106,16 @@ def test_schemas_are_bounded_together() -> None:
     assert caught.value.param == "tools"
     assert constraint_of(request(tools=one_more.tools), HERMES) is None
     assert constraint_of(request(tools=one_more.tools, tool_choice=NAMED), HERMES)
+
+
+@pytest.mark.parametrize("kind", ["string", "array", ["integer", "null"]])
+def test_arguments_that_are_no_object_cannot_be_forced(kind: Any) -> None:
+    odd = chat.Tool("odd", parameters_json=json.dumps({"type": kind}))
+    with pytest.raises(InvalidRequest) as caught:
+        constraint_of(request(tools=(F, odd), tool_choice=REQUIRED), HERMES)
+    assert caught.value.param == "tools[1].function.parameters"
+    assert constraint_of(request(tools=(F, odd), tool_choice=chat.ToolChoice("named", ("f",))), HERMES)
+    assert constraint_of(request(tools=(F, odd)), HERMES) is None
+    for fine in ({}, {"type": "object"}, {"type": ["object", "null"]}):
+        tool = chat.Tool("g", parameters_json=json.dumps(fine))
+        assert constraint_of(request(tools=(F, tool), tool_choice=REQUIRED), HERMES)

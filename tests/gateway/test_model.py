@@ -67,6 +67,17 @@ def test_a_parser_that_nobody_knows_makes_the_gateway_unready(parsers: ParserCho
     assert "nope" in caught.value.message
 
 
+def test_a_format_of_thinking_that_nothing_reads_is_a_warning() -> None:
+    unread = replace(TOKENIZER, reasoning_parser="gemma4")
+    (warning,) = Model.of(unread, ENGINE, DETOKENIZER, AUTO).warnings
+    for word in ("gemma4", "content", "think", "GATEWAY_REASONING_PARSER"):
+        assert word in warning
+    for parser in ("none", "think"):
+        assert Model.of(unread, ENGINE, DETOKENIZER, ParserChoice("auto", parser)).warnings == ()
+    for known in (TOKENIZER, replace(TOKENIZER, reasoning_parser="")):
+        assert Model.of(known, ENGINE, DETOKENIZER, AUTO).warnings == ()
+
+
 @pytest.mark.parametrize(
     ("tokenizer", "reason"),
     [

@@ -87,10 +87,18 @@ def record_of(choices: int, batches: list[list[Event]]) -> RequestRecord:
     return record
 
 
-def stream(choices: int, batches: list[list[Event]], options: StreamOptions) -> Answer:
+def written(choices: int, batches: list[list[Event]], options: StreamOptions) -> str:
     writer = ChunkWriter(IDENTITY, options, record_of(choices, batches))
     pieces = [writer.opening(choices), *(writer.events(batch) for batch in batches), writer.closing()]
-    return collect(b"".join(pieces).decode())
+    return b"".join(pieces).decode()
+
+
+def stream(choices: int, batches: list[list[Event]], options: StreamOptions) -> Answer:
+    return collect(written(choices, batches, options))
+
+
+def stream_data(choices: int, batches: list[list[Event]], options: StreamOptions) -> list[Any]:
+    return data_of(written(choices, batches, options))
 
 
 def answer(choices: int, batches: list[list[Event]]) -> Any:
@@ -128,6 +136,17 @@ def test_usage_is_where_it_was_asked_for(run: tuple[int, list[list[Event]]]) -> 
     everywhere = stream(*run, StreamOptions(continuous_usage=True))
     assert everywhere.usage is None
     assert all(usage["prompt_tokens"] == 11 for usage in everywhere.usages)
+
+
+@given(runs())
+def test_with_usage_asked_for_every_chunk_has_the_field(run: tuple[int, list[list[Event]]]) -> None:
+    """As in OpenAI's API: null in all but the last. Readers with a fixed schema rely on the key."""
+    *chunks, last, done = stream_data(*run, StreamOptions(include_usage=True))
+    assert done == DONE
+    assert chunks
+    assert all("usage" in chunk and chunk["usage"] is None for chunk in chunks)
+    assert (last["choices"], last["usage"]["prompt_tokens"]) == ([], 11)
+    assert not any("usage" in chunk for chunk in stream_data(*run, StreamOptions())[:-1])
 
 
 @given(st.lists(st.sampled_from(["content", "reasoning"])), st.data())

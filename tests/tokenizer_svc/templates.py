@@ -73,6 +73,17 @@ WITH_TOOLS: Final = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 
+NAMES_RESULTS: Final = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}"
+    "{% if message.role == 'tool' %}"
+    "{% if not message.name %}{{ raise_exception('a result needs the name of its function') }}{% endif %}"
+    "{{ ' ' + message.name }}{% endif %}"
+    "{{ '\n' + (message.content or '') }}"
+    "{% for call in message.tool_calls or [] %}<tool_call>{{ call.function | tojson }}</tool_call>{% endfor %}"
+    "<|im_end|>\n{% endfor %}"
+)
+"""As Gemma's and Functionary's: a tool turn begins with the name of the function, and none is a refusal."""
+
 DESCRIBES_TOOLS: Final = (
     "{% for tool in tools or [] %}"
     "{{ tool.function.name + ': ' + tool.function.description + tool.function.parameters | tojson }}\n"

@@ -237,6 +237,40 @@ def test_calls_become_text_where_there_is_no_place_for_them() -> None:
     assert turns[2] == {"role": "assistant", "content": first}
 
 
+# Results
+
+
+CALLS = Message("assistant", None, tool_calls=(CALL, ToolCall("c2", "g", "{}")))
+
+
+def names(*messages: Message, **abilities: Any) -> list[Any]:
+    return [turn.get("name") for turn in adapted(*messages, **abilities) if turn["role"] == "tool"]
+
+
+@pytest.mark.parametrize("abilities", [{}, {"tool_calls": False}, {"text_beside_calls": False}])
+def test_a_result_gets_the_name_of_its_function(abilities: dict[str, Any]) -> None:
+    first, second = Message("tool", "1", tool_call_id="c1"), Message("tool", "2", tool_call_id="c2")
+    assert names(USER, CALLS, first, second, **abilities) == ["f", "g"]
+    assert names(USER, CALLS, second, first, **abilities) == ["g", "f"]
+    assert names(USER, replace(CALLS, content="Wait."), second, **abilities) == ["g"]
+    assert names(USER, CALLS, replace(first, name=""), **abilities) == ["f"]
+
+
+def test_a_name_that_was_given_stays() -> None:
+    assert names(USER, CALLS, Message("tool", "1", name="mine", tool_call_id="c1")) == ["mine"]
+
+
+def test_the_same_id_in_a_later_turn_is_another_call() -> None:
+    again = Message("assistant", None, tool_calls=(ToolCall("c1", "h", "{}"),))
+    result = Message("tool", "1", tool_call_id="c1")
+    assert names(USER, CALLS, result, again, result) == ["f", "h"]
+
+
+def test_a_result_of_no_call_gets_no_name() -> None:
+    for call_id in (None, "", "c3"):
+        assert names(USER, CALLS, Message("tool", "1", tool_call_id=call_id)) == [None]
+
+
 # Tools
 
 

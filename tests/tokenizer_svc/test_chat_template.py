@@ -139,6 +139,18 @@ def test_i03_missing_content_prints_nothing_and_no_call_is_lost(source: str, con
     assert "Zürich" in text
 
 
+@pytest.mark.parametrize("name", [None, "", "get_weather"])
+def test_k02_a_result_is_named_for_a_template_that_needs_it(name: str | None) -> None:
+    call = ToolCall("c1", "get_weather", "{}")
+    text = prompt(
+        templates.NAMES_RESULTS,
+        Message("user", "hi"),
+        Message("assistant", None, tool_calls=(call,)),
+        Message("tool", "sunny", name=name, tool_call_id="c1"),
+    )
+    assert "<|im_start|>tool get_weather\nsunny<|im_end|>" in text
+
+
 @pytest.mark.parametrize("source", [templates.CHATML, templates.STRICT, CHAT_TEMPLATE])
 def test_i03_a_user_turn_without_content(source: str) -> None:
     assert refusal(source, Message("user", None)).param == "messages[0].content"

@@ -279,6 +279,8 @@ async def test_info(service: Served, tokenizer: PromptTokenizer) -> None:
     assert list(info.eos_token_ids) == [simulated.EOS_TOKEN_ID]
     assert info.template_version == tokenizer.template_version
     assert (info.tool_parser, info.reasoning_parser) == ("hermes", "think")
+    assert {"messages", "tools", "enable_thinking", "thinking"} <= set(info.template_variables)
+    assert "reasoning_effort" not in info.template_variables
     tags = {
         each.reasoning_parser: (bytes(each.start_token_ids), bytes(each.end_token_ids)) for each in info.reasoning_tags
     }
@@ -293,6 +295,7 @@ async def test_info_of_a_model_without_a_chat_template() -> None:
         info = await service.stub.GetInfo(pb.TokenizerInfoRequest())
         assert (info.template_version, info.tool_parser, info.reasoning_parser) == ("", "", "")
         assert not info.HasField("capabilities")
+        assert not info.template_variables
         assert info.bos_token_id == tiny.byte_level().token_to_id("<s>")
         assert (await refusal(service.render(user("a")))).param == "messages"
 

@@ -83,6 +83,8 @@ OTHERS = [
     fields("tools[0].function.name", tools=[{"type": "function", "function": {"name": "no spaces"}}]),
     fields("tools[1].function.name", tools=[TOOL, TOOL]),
     fields("tools[0].function.parameters", tools=[{"type": "function", "function": {"name": "f", "parameters": 5}}]),
+    fields("tools[0].function.parameters", tools=[{"type": "function", "function": {
+        "name": "f", "parameters": {"type": "object", "properties": []}}}]),
     fields("tool_choice", tool_choice="required"), fields("tool_choice", tool_choice="required", tools=[]),
     fields("tool_choice", tool_choice="sometimes"), fields("tool_choice", tool_choice=5),
     fields("tool_choice", tools=[TOOL], tool_choice={"type": "allowed_tools", "allowed_tools": {"mode": "auto"}}),
@@ -94,7 +96,8 @@ OTHERS = [
     fields("chat_template", chat_template="{{ 1 }}"), fields("chat_template_kwargs", chat_template_kwargs=[1]),
     fields("chat_template_kwargs", chat_template_kwargs={"messages": [], "tools": [], "bos_token": "x"}),
     fields("continue_final_message", continue_final_message=True),
-    fields("reasoning_effort", reasoning_effort="high"), fields("modalities", modalities=["audio"]),
+    fields("reasoning_effort", reasoning_effort="high"), fields("thinking_budget_tokens", thinking_budget_tokens=5),
+    fields("enable_thinking", thinking=False, enable_thinking=True), fields("modalities", modalities=["audio"]),
     fields("store", store=True), fields("echo", echo=True), fields("best_of", best_of=2),
     fields("simulate", simulate=5), fields("simulate.steps", simulate={}),
     fields("simulate.steps[0].hex", simulate={"steps": [{"hex": "zz"}]}),
@@ -107,7 +110,7 @@ MESSAGES = [
     message(".role", content="hi"), message(".role", role="alien", content="hi"), message(".role", role=5, content="x"),
     message(".content", role="user"), message(".content", role="user", content=None),
     message(".content", role="user", content=7), message(".content", role="user", content={"text": "hi"}),
-    message(".content", role="assistant"), message(".content", role="assistant", content=None),
+    message(".refusal", role="user", content="x", refusal="no"), message(".prefix", role="assistant", prefix=True),
     message(".content[0]", role="user", content=["hi"]),
     message(".content[0].text", role="user", content=[{"type": "text"}]),
     message(".content[0].type", role="user", content=[{"type": "smell"}]),
@@ -115,6 +118,7 @@ MESSAGES = [
     message(".content[0]", role="user", content=[{"type": "input_audio", "input_audio": {}}]),
     message(".tool_calls", role="user", content="x", tool_calls=5),
     message(".tool_call_id", role="tool", content="x"),
+    message(".tool_call_id", role="tool", content="x", tool_call_id="c"),
     fields("messages[0].role", messages=[{"role": 5, "content": 7}] * 200),
 ]  # fmt: skip
 

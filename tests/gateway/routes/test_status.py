@@ -4,6 +4,7 @@ from importlib.metadata import version
 
 import httpx2
 import pytest
+from structlog.testing import capture_logs
 
 from tests.gateway.running import HI, Peer, Stack, gateway_before, scripted_stack, until
 from tests.gateway.scripted import ScriptedDetokenizer, ScriptedEngine, ScriptedTokenizer
@@ -124,6 +125,34 @@ async def test_a_parser_that_the_detokenizer_does_not_know() -> None:
             assert "GATEWAY_TOOL_PARSER" in answer.json()["error"]["message"]
         async with stack.http() as client:
             assert (await client.get("/health")).status_code == 200
+
+
+async def test_a_format_of_thinking_that_nothing_reads() -> None:
+    """The gateway is ready and says so in its log and in the answer, once another tokenizer is there no more."""
+    tokenizer = ScriptedTokenizer()
+    tokenizer.info.reasoning_parser = "gemma4"
+    with capture_logs() as logs:
+        async with scripted_stack(tokenizer=tokenizer) as stack:
+            answer = await ready(stack.url)
+            assert answer.status_code == 200
+            (warning,) = answer.json()["warnings"]
+            assert "gemma4" in warning
+            assert (await stack.chat()).status_code == 200
+            peer = stack.peer("tokenizer")
+            await peer.stop()
+            await until(lambda: stack.gateway.pipeline.tokenizers.info is None)
+            tokenizer.info.reasoning_parser = "think"
+            await peer.start()
+            await stack.until_ready()
+            assert (await ready(stack.url)).json()["warnings"] == []
+    assert [entry["warning"] for entry in logs if entry["log_level"] == "warning" and "warning" in entry] == [warning]
+
+
+async def test_an_operator_who_wants_no_parser_is_not_warned() -> None:
+    tokenizer = ScriptedTokenizer()
+    tokenizer.info.reasoning_parser = "gemma4"
+    async with scripted_stack(tokenizer=tokenizer, reasoning_parser="none") as stack:
+        assert (await ready(stack.url)).json()["warnings"] == []
 
 
 async def test_who_comes_back_may_be_another() -> None:

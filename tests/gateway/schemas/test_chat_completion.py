@@ -219,15 +219,15 @@ def test_metadata() -> None:
 
 
 def test_unknown_fields_are_named() -> None:
-    message = {"role": "user", "content": [{"type": "text", "text": "x", "cache_control": {}}], "mood": "good"}
+    message = {"role": "user", "content": [{"type": "text", "text": "x", "tone": {}}], "mood": "good"}
     tool = {"type": "function", "colour": 1, "function": {"name": "f", "speed": 1}}
-    call = {"id": "1", "type": "function", "index": 0, "function": {"name": "f", "arguments": "{}", "x": 1}}
+    call = {"id": "1", "type": "function", "weight": 0, "function": {"name": "f", "arguments": "{}", "x": 1}}
     request = read(
         frobnicate=1, nothing=None, messages=[message, {"role": "assistant", "tool_calls": [call]}], tools=[tool],
         stream=True, stream_options={"speed": 1},
     )  # fmt: skip
     assert request.ignored == (
-        "frobnicate", "messages[0].mood", "messages[0].content[0].cache_control", "messages[1].tool_calls[0].index",
+        "frobnicate", "messages[0].mood", "messages[0].content[0].tone", "messages[1].tool_calls[0].weight",
         "messages[1].tool_calls[0].function.x", "tools[0].colour", "tools[0].function.speed", "stream_options.speed",
     )  # fmt: skip
 

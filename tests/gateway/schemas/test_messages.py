@@ -38,7 +38,8 @@ def test_a_turn_with_calls() -> None:
 
 
 def test_a_tool_result() -> None:
-    assert read(HI, {"role": "tool", "tool_call_id": "c1", "content": "sunny", "name": "f"})[1] == chat.Message(
+    result = {"role": "tool", "tool_call_id": "c1", "content": "sunny", "name": "f"}
+    assert read(HI, {"role": "assistant", "tool_calls": [CALL]}, result)[2] == chat.Message(
         "tool", "sunny", name="f", tool_call_id="c1"
     )
 
@@ -78,10 +79,12 @@ FAULTS: list[tuple[str, Any]] = [
     ("messages[1].content", {"role": "user", "content": 7}),
     ("messages[1].content", {"role": "user", "content": True}),
     ("messages[1].content", {"role": "user", "content": {"type": "text", "text": "x"}}),
-    ("messages[1].content", {"role": "user", "content": []}),
-    ("messages[1].content", {"role": "assistant"}),
-    ("messages[1].content", {"role": "assistant", "content": None}),
-    ("messages[1].content", {"role": "assistant", "content": None, "tool_calls": []}),
+    ("messages[1].content[0].type", {"role": "user", "content": [{"type": "refusal", "refusal": "x"}]}),
+    ("messages[1].content[0].type", {"role": "tool", "tool_call_id": "c", "content": [{"type": "thinking"}]}),
+    ("messages[1].content[0].refusal", {"role": "assistant", "content": [{"type": "refusal"}]}),
+    ("messages[1].content[0].thinking", {"role": "assistant", "content": [{"type": "thinking", "thinking": [5]}]}),
+    ("messages[1].refusal", {"role": "user", "content": "x", "refusal": "no"}),
+    ("messages[1].refusal", {"role": "assistant", "content": "x", "refusal": 5}),
     ("messages[1].content", {"role": "tool", "tool_call_id": "c1"}),
     ("messages[1].content[0]", {"role": "user", "content": ["x"]}),
     ("messages[1].content[0]", {"role": "user", "content": [None]}),
@@ -117,6 +120,7 @@ FAULTS: list[tuple[str, Any]] = [
         "messages[1].tool_calls[0].function.arguments",
         {"role": "assistant", "tool_calls": [CALL | {"function": {"name": "f", "arguments": {"a": 1}}}]},
     ),
+    ("messages[1].tool_calls[1].id", {"role": "assistant", "tool_calls": [CALL, CALL]}),
     ("messages[1].reasoning_content", {"role": "user", "content": "x", "reasoning_content": "hm"}),
     ("messages[1].reasoning", {"role": "assistant", "content": "x", "reasoning": 5}),
 ]
@@ -129,7 +133,7 @@ def test_faults_are_placed(param: str, message: Any) -> None:
     assert error.message.startswith(param)
 
 
-@pytest.mark.parametrize("kind", ["image_url", "input_audio", "file", "video_url", "input_image", "refusal"])
+@pytest.mark.parametrize("kind", ["image_url", "input_audio", "file", "video_url", "input_image"])
 def test_media_are_unsupported(kind: str) -> None:
     part = {"type": kind, kind: {"url": "http://169.254.169.254/x"}}
     error = fault({"role": "user", "content": [{"type": "text", "text": "look"}, part]})
@@ -137,16 +141,19 @@ def test_media_are_unsupported(kind: str) -> None:
     assert error.param == "messages[0].content[1]"
 
 
-@pytest.mark.parametrize("name", ["refusal", "audio", "function_call"])
+@pytest.mark.parametrize("name", ["audio", "function_call", "images", "prefix", "partial", "tools"])
 def test_parts_of_an_answer_that_no_template_can_express(name: str) -> None:
     error = fault(HI, {"role": "assistant", "content": "x", name: {"id": "x"}})
     assert isinstance(error, Unsupported)
     assert error.param == f"messages[1].{name}"
+    nothing: Any
+    for nothing in (None, False, []):
+        read(HI, {"role": "assistant", "content": "x", name: nothing})
 
 
 def test_at_the_limits() -> None:
-    call = CALL | {"id": "c" * limits.MAX_NAME_CHARS}
-    (message,) = read({"role": "assistant", "tool_calls": [call] * limits.MAX_TOOL_CALLS})
+    calls = [CALL | {"id": str(number).zfill(limits.MAX_NAME_CHARS)} for number in range(limits.MAX_TOOL_CALLS)]
+    (message,) = read({"role": "assistant", "tool_calls": calls})
     assert len(message.tool_calls) == limits.MAX_TOOL_CALLS
     assert read({"role": "user", "content": "x", "name": "n" * limits.MAX_NAME_CHARS})
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -128,6 +130,15 @@ def test_top_p_stops_at_the_token_that_reaches_it() -> None:
     assert kept(values, SamplingParams(top_p=0.51)) == [[0, 1]]
     assert kept(values, SamplingParams(top_p=0.74)) == [[0, 1]]
     assert kept(values, SamplingParams(top_p=0.76)) == [[0, 1, 2]]
+
+
+@pytest.mark.parametrize("others", [{}, {"top_k": 4}, {"min_p": 1.0}])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_top_p_that_is_reached_exactly_takes_no_more(count: int, others: dict[str, Any]) -> None:
+    """Four equal tokens have probabilities of 1/4, whose sums no rounding touches."""
+    values = scores([0.0, 0.0, 0.0, 0.0])
+
+    assert kept(values, SamplingParams(top_p=count / 4, **others)) == [list(range(count))]
 
 
 def test_top_p_counts_what_top_k_and_min_p_have_left() -> None:
