@@ -33,7 +33,7 @@ specs = st.builds(
     min_tokens=st.integers(0, 6),
     prompt_tail_ids=st.sampled_from([(), (len(PIECES),), (0, 1)]),
 )
-contexts = st.sampled_from([ParserContext(stream_arguments_after=limit) for limit in (0, 5, 1024, None)])
+contexts = st.sampled_from([ParserContext(), ParserContext(in_thinking=True)])
 sizes = st.lists(st.integers(0, 4), max_size=30)
 
 
