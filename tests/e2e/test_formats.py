@@ -19,7 +19,7 @@ def tool(name: str) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}
 
 
-TOOLS = [tool(name) for name in ("calc", "ping", "set", "w", "write", "get_weather")]
+TOOLS: list[Any] = [tool(name) for name in ("calc", "ping", "set", "w", "write", "get_weather")]
 
 
 def call(name: str, arguments: Any) -> str:
