@@ -117,19 +117,17 @@ class Chain:
         """Over all stages."""
         return sum(stage.num_failures for stage in self.stages)
 
-    def feed(self, items: Iterable[Item]) -> list[Item]:
+    def feed(self, items: list[Item]) -> list[Item]:
         """Lead items through all stages."""
-        out = list(items)
         for stage in self.stages:
-            out = _through(stage, out)
-        return out
+            items = _through(stage, items)
+        return items
 
-    def finish(self, items: Iterable[Item], reason: FinishReason) -> list[Item]:
+    def finish(self, items: list[Item], reason: FinishReason) -> list[Item]:
         """Lead the last items through all stages, and what each stage gives back at its end through those behind it."""
-        out = list(items)
         for stage in self.stages:
-            out = [*_through(stage, out), *stage.finish(reason)]
-        return out
+            items = [*_through(stage, items), *stage.finish(reason)]
+        return items
 
 
 def _through(stage: Stage, items: Iterable[Item]) -> list[Item]:

@@ -84,6 +84,8 @@ class StopStage(Stage):
 
     def _items(self, text: str) -> list[Item]:
         """What the matcher hands on. Hidden special tokens end here."""
+        if not self._special:
+            return [Content(text)] if text else []
         items = [self._special.get(part) or Content(part) for part in _SIGN.split(text) if part]
         return [item for item in items if not (isinstance(item, Marker) and item.hidden)]
 

@@ -54,7 +54,7 @@ def test_long_arguments_are_not_streamed_from_thinking() -> None:
 def test_half_a_call_in_thinking_is_thinking_however_long() -> None:
     text = b'x <tool_call>{"name": "f", "arguments": {"a": "xxx'
     for reason in ("stop", "length"):
-        output = run(SPEC, [text], reason=reason)  # type: ignore[arg-type]
+        output = run(SPEC, [text], reason=reason)
         assert (output.reasoning, output.calls) == (text.decode(), [])
 
 
