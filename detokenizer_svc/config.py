@@ -22,11 +22,6 @@ class DetokenizerSettings(ServiceSettings):
         description="Hugging Face id, folder or .gguf file of the model, or 'simulated'",
     )
     tokenizer: str = Field(default="", description="where to take the vocabulary from instead of the model")
-    stream_arguments_after: int = Field(
-        default=1024,
-        ge=0,
-        description="characters of arguments from which on a tool call is streamed before it is whole",
-    )
 
     @property
     def vocabulary_source(self) -> str:

@@ -34,9 +34,14 @@ class ToolCallPiece:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """A special token that a parser asked to see. Never leaves the chain as such."""
+    """A special token that a parser or a stop string asks for. Never leaves the chain as such.
+
+    One that is ``hidden`` stands in a stop string only: inside thinking a reasoning parser drops it, elsewhere it hands
+    it on, and no further stage sees it.
+    """
 
     spelling: str
+    hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,23 +1,24 @@
 """The output of one choice, from token ids to deltas: the whole chain, and the one place that ends and counts it.
 
-    token ids -> bytes -> text -> stop strings -> reasoning -> tool calls -> deltas
+    token ids -> bytes -> text -> reasoning -> stop strings -> tool calls -> deltas
 
-Stop strings are sought in the text as the model wrote it, before it is parsed.
+Stop strings are sought in the answer as the model wrote it, before calls are read, and not in the thinking.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from detokenizer_svc.deltas import Content, Delta, Item, Marker, ThinkingEnd, ToolCallPiece, coalesce
 from detokenizer_svc.incremental import TokenDecoder
-from detokenizer_svc.parsers import make_chain
+from detokenizer_svc.parsers import make_parsers
 from detokenizer_svc.positions import TokenPositions
-from detokenizer_svc.stage import FinishReason, ParserContext, ReasoningState, Tool
-from detokenizer_svc.stop import StopMatcher, check_stop_strings
+from detokenizer_svc.stage import Chain, FinishReason, ParserContext, ReasoningState, Stage, Tool
+from detokenizer_svc.stop import check_stop_strings
+from detokenizer_svc.stop_stage import StopStage
 from detokenizer_svc.vocabulary import Vocabulary
 
 
@@ -73,16 +74,22 @@ class Formatter:
     def __init__(self, vocabulary: Vocabulary, spec: FormatSpec, context: ParserContext | None = None) -> None:
         check_stop_strings(spec.stop)
         context = replace(context or ParserContext(), reasoning_state=spec.reasoning_state, tools=spec.tools)
-        self._chain = make_chain(
+        thinking, calls = make_parsers(
             spec.reasoning_parser, spec.tool_parser, context, calls_in_thinking=not spec.calls_behind_thinking
         )
-        self._stop = StopMatcher(spec.stop) if spec.stop else None
         self._positions = TokenPositions() if spec.stop or spec.reasoning_parser else None
+        markers = Chain([*([thinking] if thinking else []), *calls]).markers
+        special = _special_in_stop(vocabulary, spec, markers)
+        self._stop = StopStage(thinking, spec.stop, special, self._armed_from) if spec.stop else None
+        first: Stage | None = self._stop or thinking
+        self._until_stop = Chain([first] if first else [])
+        self._calls = Chain(calls)
         self._decoder = TokenDecoder(
             vocabulary,
             skip_special_tokens=spec.skip_special_tokens,
             prompt_tail_ids=spec.prompt_tail_ids,
-            markers=self._chain.markers,
+            markers=markers,
+            hidden=[marker.spelling for marker in special if marker.hidden],
             positions=self._positions,
         )
         self._skip_special_tokens = spec.skip_special_tokens
@@ -94,17 +101,17 @@ class Formatter:
     @property
     def num_parse_failures(self) -> int:
         """How often output was almost in the parsers' format and so became content."""
-        return self._chain.num_failures
+        return self._until_stop.num_failures + self._calls.num_failures
 
     def feed(self, token_ids: Sequence[int], end: EngineEnd | None = None) -> Formatted:
         """What more tokens add, and what is held if they are the last. Raises ``UnknownToken``."""
         num_before = self._num_tokens
         items = self._decode(token_ids, end)
-        self._num_tokens += len(token_ids)
-        if self._stop is not None:
-            items = self._until_stop(self._stop, items, is_last=end is not None)
+        items = self._until_stop.finish(items, end.reason) if end else self._until_stop.feed(items)
+        self._num_tokens = self._count(num_before + len(token_ids))
         reason = self._reason(end)
-        deltas = self._parse(items, reason)
+        items = self._calls.finish(items, reason) if reason else self._calls.feed(items)
+        deltas = self._deltas(items)
         ending = self._ending(reason) if reason else None
         return Formatted(deltas, self._num_tokens - num_before, ending)
 
@@ -114,21 +121,17 @@ class Formatter:
         text_ids = token_ids[:-1] if end.by_token else token_ids
         return self._decoder.feed(text_ids) + self._decoder.finish()
 
-    def _until_stop(self, stop: StopMatcher, items: Iterable[Item], *, is_last: bool) -> list[Item]:
-        """The items up to a stop string; from the tokens behind it on, nothing belongs to the choice."""
-        out: list[Item] = []
-        for item in items:
-            if isinstance(item, Content):
-                out.append(Content(stop.feed(item.text, armed_from=self._armed_from())))
-                if stop.matched is not None:
-                    assert self._positions is not None
-                    self._num_tokens = self._positions.tokens_until(stop.num_characters)
-                    return out
-            elif isinstance(item, Marker):
-                out += (Content(stop.interrupt(len(item.spelling))), item)
-        if is_last:
-            out.append(Content(stop.interrupt()))
-        return out
+    def _count(self, num_tokens: int) -> int:
+        """How many tokens belong to the choice: from those behind a stop string on, none."""
+        if self._matched is None:
+            return num_tokens
+        assert self._positions is not None
+        assert self._stop is not None
+        return self._positions.tokens_until(self._stop.num_characters)
+
+    @property
+    def _matched(self) -> str | None:
+        return self._stop.matched if self._stop else None
 
     def _armed_from(self) -> int:
         """Length of the text that the first ``min_tokens`` tokens make; a stop string within it does not count."""
@@ -138,13 +141,11 @@ class Formatter:
         return sys.maxsize if length is None else length
 
     def _reason(self, end: EngineEnd | None) -> FinishReason | None:
-        if self._stop is not None and self._stop.matched is not None:
+        if self._matched is not None:
             return "stop"
         return end.reason if end else None
 
-    def _parse(self, items: list[Item], reason: FinishReason | None) -> list[Delta]:
-        if self._chain.stages:
-            items = self._chain.finish(items, reason) if reason else self._chain.feed(items)
+    def _deltas(self, items: Iterable[Item]) -> list[Delta]:
         deltas: list[Delta] = []
         for item in items:
             if isinstance(item, Content):
@@ -158,13 +159,25 @@ class Formatter:
         return deltas if len(deltas) < 2 else coalesce(deltas)
 
     def _ending(self, reason: FinishReason) -> Ending:
-        matched = self._stop.matched if self._stop else None
         called = reason == "stop" and self._has_calls and self._calls_are_a_reason
-        return Ending("tool_calls" if called else reason, matched, self._num_tokens, self._num_reasoning_tokens())
+        return Ending("tool_calls" if called else reason, self._matched, self._num_tokens, self._num_reasoning_tokens())
 
     def _num_reasoning_tokens(self) -> int:
         if self._positions is None:
             return 0
-        matched = self._stop is not None and self._stop.matched is not None
-        length = self._stop.num_characters if self._stop and matched else self._positions.num_characters
-        return self._positions.tokens_within(self._chain.thinking, length)
+        length = (
+            self._stop.num_characters
+            if self._stop and self._stop.matched is not None
+            else self._positions.num_characters
+        )
+        return self._positions.tokens_within(self._until_stop.thinking + self._calls.thinking, length)
+
+
+def _special_in_stop(vocabulary: Vocabulary, spec: FormatSpec, markers: Collection[str]) -> list[Marker]:
+    """The special tokens that stop strings spell out; where special tokens are text, only those of the parsers."""
+    within = vocabulary.special_within(spec.stop) if spec.stop else set()
+    return [
+        Marker(spelling, hidden=spelling not in markers)
+        for spelling in within
+        if spec.skip_special_tokens or spelling in markers
+    ]

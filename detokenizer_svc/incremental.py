@@ -51,7 +51,8 @@ class Utf8Decoder:
 
 
 class TokenDecoder:
-    """Token ids in, text out, and a ``Marker`` for each special token with a spelling in ``markers``.
+    """Token ids in, text out, and a ``Marker`` for each special token with a spelling in ``markers``; a hidden one for
+    those with a spelling only in ``hidden``.
 
     ``positions`` learns where each token ends in the text; None: nobody wants to know.
     """
@@ -63,10 +64,12 @@ class TokenDecoder:
         skip_special_tokens: bool = True,
         prompt_tail_ids: Sequence[int] = (),
         markers: Collection[str] = (),
+        hidden: Collection[str] = (),
         positions: TokenPositions | None = None,
     ) -> None:
         self._table = vocabulary.text_by_id if skip_special_tokens else vocabulary.bytes_by_id
-        self._markers = vocabulary.special_ids(markers) if markers else {}
+        seen = vocabulary.special_ids({*markers, *hidden}) if markers or hidden else {}
+        self._markers = {token_id: Marker(spelling, spelling not in markers) for token_id, spelling in seen.items()}
         self._positions = positions
         before = [vocabulary.look_up(vocabulary.bytes_by_id, token_id) for token_id in prompt_tail_ids]
         self._utf8 = Utf8Decoder(b"".join(before))
@@ -84,15 +87,15 @@ class TokenDecoder:
     def _feed_with_markers(self, token_ids: Sequence[int]) -> list[Item]:
         items: list[Item] = []
         for token_id in token_ids:
-            spelling = self._markers.get(token_id)
-            items += _as_items(self._text((token_id,))) if spelling is None else self._marker(spelling)
+            marker = self._markers.get(token_id)
+            items += _as_items(self._text((token_id,))) if marker is None else self._marker(marker)
         return items
 
-    def _marker(self, spelling: str) -> list[Item]:
+    def _marker(self, marker: Marker) -> list[Item]:
         rest = self._utf8.finish()
         if self._positions is not None:
-            self._positions.add(len(rest) + len(spelling))
-        return [*_as_items(rest), Marker(spelling)]
+            self._positions.add(len(rest) + len(marker.spelling))
+        return [*_as_items(rest), marker]
 
     def _text(self, token_ids: Sequence[int]) -> str:
         table = self._table

@@ -1,12 +1,12 @@
-"""Makes the chain of parsers that a request names."""
+"""Makes the parsers that a request names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from detokenizer_svc.reasoning import REASONING_PARSERS
-from detokenizer_svc.stage import Chain, ParserContext, Stage
+from detokenizer_svc.stage import ParserContext, Stage
 from detokenizer_svc.tools import TOOL_PARSERS
 from detokenizer_svc.tools.in_thinking import CallsInThinking
 from svclib.errors import InvalidRequest
@@ -15,9 +15,16 @@ _Factory = Callable[[ParserContext], Stage]
 _FactoryT = TypeVar("_FactoryT", bound=_Factory)
 
 
-def make_chain(
+class Parsers(NamedTuple):
+    """The stages of a choice: one that takes the thinking out, if there is one, and those behind it."""
+
+    thinking: Stage | None
+    calls: list[Stage]
+
+
+def make_parsers(
     reasoning_parser: str, tool_parser: str, context: ParserContext, *, calls_in_thinking: bool = True
-) -> Chain:
+) -> Parsers:
     """The stages for two names; empty: none. One name for both: a format that is both, read by one stage.
 
     Without ``calls_in_thinking`` a call counts only behind the thinking.
@@ -27,15 +34,13 @@ def make_chain(
     reasoning = _look_up(REASONING_PARSERS, reasoning_parser, "reasoning_parser")
     tools = _look_up(TOOL_PARSERS, tool_parser, "tool_parser")
     if reasoning is not None and reasoning is tools:
-        return Chain([reasoning(context)])
-    stages: list[Stage] = []
-    if reasoning is not None:
-        stages.append(reasoning(context))
+        return Parsers(None, [reasoning(context)])
+    calls: list[Stage] = []
     if reasoning is not None and tools is not None and calls_in_thinking:
-        stages.append(CallsInThinking(tools, context))
+        calls.append(CallsInThinking(tools, context))
     if tools is not None:
-        stages.append(tools(context))
-    return Chain(stages)
+        calls.append(tools(context))
+    return Parsers(None if reasoning is None else reasoning(context), calls)
 
 
 def _look_up(parsers: Mapping[str, _FactoryT], name: str, param: str) -> _FactoryT | None:

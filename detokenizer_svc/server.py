@@ -13,7 +13,6 @@ from detokenizer_svc.config import DetokenizerSettings
 from detokenizer_svc.loading import load
 from detokenizer_svc.metrics import DetokenizerMetrics
 from detokenizer_svc.servicer import DetokenizerServicer
-from detokenizer_svc.stage import ParserContext
 from protos.v1 import detokenizer_pb2, detokenizer_pb2_grpc
 from svclib.server import Health
 
@@ -31,9 +30,7 @@ class DetokenizerService:
     def __init__(self, settings: DetokenizerSettings) -> None:
         self.registry = CollectorRegistry()
         self._settings = settings
-        self._servicer = DetokenizerServicer(
-            DetokenizerMetrics(self.registry), ParserContext(stream_arguments_after=settings.stream_arguments_after)
-        )
+        self._servicer = DetokenizerServicer(DetokenizerMetrics(self.registry))
 
     def register(self, server: grpc.aio.Server) -> None:
         detokenizer_pb2_grpc.add_DetokenizerServicer_to_server(self._servicer, server)

@@ -11,7 +11,7 @@ from detokenizer_svc.deltas import Content, Delta, Reasoning
 from detokenizer_svc.formatter import EngineEnd, FormatSpec, Formatted, Formatter
 from detokenizer_svc.metrics import DetokenizerMetrics
 from detokenizer_svc.reasoning import REASONING_PARSERS
-from detokenizer_svc.stage import FinishReason, ParserContext, ReasoningState, Tool
+from detokenizer_svc.stage import FinishReason, ReasoningState, Tool
 from detokenizer_svc.tools import CALL_SYNTAXES, TOOL_PARSERS
 from detokenizer_svc.tools.call_syntax import CallSyntax
 from detokenizer_svc.vocabulary import Vocabulary
@@ -41,10 +41,9 @@ class BrokenContract(Exception):
 class DetokenizerServicer(pb_grpc.DetokenizerServicer):
     """Formats choices with one shared vocabulary, which ``use`` sets before the first call."""
 
-    def __init__(self, metrics: DetokenizerMetrics, context: ParserContext) -> None:
+    def __init__(self, metrics: DetokenizerMetrics) -> None:
         self.sessions = SessionServer(self._format, pb.DetokenizerServerFrame)
         self._metrics = metrics
-        self._context = context
         self._vocabulary = Vocabulary.of({})
         metrics.watch_running(lambda: self.sessions.num_open)
 
@@ -76,7 +75,7 @@ class DetokenizerServicer(pb_grpc.DetokenizerServicer):
 
     async def _format(self, call: FormatCall) -> None:
         """One choice, from its first token to its ending."""
-        formatter = Formatter(self._vocabulary, _spec(call.request), self._context)
+        formatter = Formatter(self._vocabulary, _spec(call.request))
         try:
             async for message in call:
                 for batch in _batches(message):

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import ClassVar, Literal
+from typing import Literal
 
 from typing_extensions import override
 
@@ -47,11 +47,8 @@ class ParserContext:
 
     reasoning_state: ReasoningState = ReasoningState.CLOSED
     tools: tuple[Tool, ...] = ()
-    declared_only: bool = False
-    """A call counts only if it names a declared tool."""
-    stream_arguments_after: int | None = 1024
-    """A call is given when it is whole; but once its arguments are longer than this, in characters, it is given as it
-    comes. None: never before it is whole."""
+    in_thinking: bool = False
+    """What is read is thinking: a call counts only if it is whole and names a declared tool."""
     new_call_id: Callable[[], str] = field(default=new_call_id)
 
 
@@ -63,7 +60,7 @@ class Stage(ABC):
     to the joined output.
     """
 
-    markers: ClassVar[frozenset[str]] = frozenset()
+    markers: frozenset[str] = frozenset()
     """Spellings that the stage wants to see although they are special tokens, which otherwise give no text."""
 
     num_failures: int = 0
@@ -120,19 +117,17 @@ class Chain:
         """Over all stages."""
         return sum(stage.num_failures for stage in self.stages)
 
-    def feed(self, items: Iterable[Item]) -> list[Item]:
+    def feed(self, items: list[Item]) -> list[Item]:
         """Lead items through all stages."""
-        out = list(items)
         for stage in self.stages:
-            out = _through(stage, out)
-        return out
+            items = _through(stage, items)
+        return items
 
-    def finish(self, items: Iterable[Item], reason: FinishReason) -> list[Item]:
+    def finish(self, items: list[Item], reason: FinishReason) -> list[Item]:
         """Lead the last items through all stages, and what each stage gives back at its end through those behind it."""
-        out = list(items)
         for stage in self.stages:
-            out = [*_through(stage, out), *stage.finish(reason)]
-        return out
+            items = [*_through(stage, items), *stage.finish(reason)]
+        return items
 
 
 def _through(stage: Stage, items: Iterable[Item]) -> list[Item]:

@@ -2,12 +2,15 @@
 
 Aho, Corasick: Efficient string matching, 1975. The state after each character is the longest suffix of the text that
 is a prefix of a stop string, which is also exactly what must be held back.
+
+A special token is one sign here, whatever its spelling, so that a stop string is found in it only as a whole. A stop
+string that spells one is sought both ways: with the token, and with the same letters in the text.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -74,37 +77,52 @@ def _automaton_of(stop: tuple[str, ...]) -> _Automaton:
 
 
 class StopMatcher:
-    """Text in, text out up to the stop string that is complete first; of those that end together, the first listed."""
+    """Text in, text out up to the stop string that is complete first; of those that end together, the first listed.
 
-    def __init__(self, stop: Sequence[str]) -> None:
+    ``special``: spellings of special tokens that may come, by ``feed_special``. In what is given back each is the sign
+    that ``signs`` has for it: a lone surrogate, which no decoded text holds.
+    """
+
+    def __init__(self, stop: Sequence[str], special: Iterable[str] = ()) -> None:
         self.matched: str | None = None
         self.num_characters = 0
         """How much of the text has been read; once something matched, up to the end of the match."""
+        self.signs = dict(zip(sorted(special, key=len, reverse=True), map(chr, range(0xD800, 0xE000)), strict=False))
         self._stop = stop
-        self._automaton = _automaton_of(tuple(stop))
-        self._first = re.compile("[" + "".join(re.escape(string[0]) for string in stop) + "]")
+        self._patterns, self._numbers = _patterns(stop, self.signs)
+        self._automaton = _automaton_of(self._patterns)
+        self._first = re.compile("[" + "".join(re.escape(pattern[0]) for pattern in self._patterns) + "]")
         self._state = 0
         self._held = ""
 
     def feed(self, text: str, *, armed_from: int = 0) -> str:
         """What can be handed on. A match that is complete within the first ``armed_from`` characters does not count."""
-        automaton, base = self._automaton, self.num_characters
-        at = self._next(text, 0)
-        while at < len(text):
-            self._state = automaton.step(self._state, text[at])
-            at += 1
-            number = automaton.found[self._state]
-            if number is not None and base + at > armed_from:
-                return self._match(self._stop[number], text[:at])
-            at = self._next(text, at)
-        self.num_characters += len(text)
-        return self._release(self._held + text, automaton.length[self._state])
+        return self._feed(text, armed_from - self.num_characters, 1)
+
+    def feed_special(self, spelling: str, *, armed_from: int = 0) -> str:
+        """The same for a special token, which is as long as its ``spelling``."""
+        return self._feed(self.signs[spelling], armed_from - self.num_characters, len(spelling))
 
     def interrupt(self, num_characters: int = 0) -> str:
         """Give back what is held: something follows, ``num_characters`` long, that is no part of a stop string."""
         self.num_characters += num_characters
         self._state = 0
         return self._release(self._held, 0)
+
+    def _feed(self, text: str, armed_from: int, width: int) -> str:
+        """Read characters that are each ``width`` long; matches count behind ``armed_from`` from here."""
+        automaton = self._automaton
+        at = self._next(text, 0)
+        while at < len(text):
+            self._state = automaton.step(self._state, text[at])
+            at += 1
+            number = automaton.found[self._state]
+            if number is not None and at * width > armed_from:
+                self.num_characters += at * width
+                return self._match(number, text[:at])
+            at = self._next(text, at)
+        self.num_characters += len(text) * width
+        return self._release(self._held + text, automaton.length[self._state])
 
     def _next(self, text: str, at: int) -> int:
         """Where reading must go on: outside of any prefix, only the first character of a stop string matters."""
@@ -113,12 +131,27 @@ class StopMatcher:
         found = self._first.search(text, at)
         return found.start() if found else len(text)
 
-    def _match(self, stop: str, text: str) -> str:
-        self.matched = stop
-        self.num_characters += len(text)
-        return (self._held + text)[: -len(stop)]
+    def _match(self, number: int, text: str) -> str:
+        self.matched = self._stop[self._numbers[number]]
+        return (self._held + text)[: -len(self._patterns[number])]
 
     def _release(self, text: str, num_held: int) -> str:
         cut = len(text) - num_held
         self._held = text[cut:]
         return text[:cut]
+
+
+def _patterns(stop: Sequence[str], signs: Mapping[str, str]) -> tuple[tuple[str, ...], list[int]]:
+    """What is sought, and of which stop string each is a way to write it; in the order of the stop strings."""
+    ways = [
+        (string, number)
+        for number, plain in enumerate(stop)
+        for string in dict.fromkeys((plain, _with_signs(plain, signs)))
+    ]
+    return tuple(string for string, _ in ways), [number for _, number in ways]
+
+
+def _with_signs(text: str, signs: Mapping[str, str]) -> str:
+    if not signs:
+        return text
+    return re.sub("|".join(map(re.escape, signs)), lambda match: signs[match.group()], text)

@@ -42,6 +42,10 @@ class Vocabulary:
         """Those special tokens that are spelled as one of ``spellings``."""
         return {token_id: spelling for token_id, spelling in self.special.items() if spelling in spellings}
 
+    def special_within(self, texts: Collection[str]) -> set[str]:
+        """Spellings of special tokens that stand in one of the ``texts``."""
+        return {spelling for spelling in self.special.values() if spelling and any(spelling in text for text in texts)}
+
     def text_of(self, token_id: int) -> str:
         """A token alone as text: U+FFFD for bytes that are no character, special tokens spelled out."""
         return self.look_up(self.bytes_by_id, token_id).decode("utf-8", "replace")

@@ -110,7 +110,10 @@ def error_event(problem: Problem) -> bytes:
 
 
 def join(deltas: Sequence[Delta]) -> Iterator[Delta]:
-    """The same deltas with neighbours of one kind made one. Takes linear time: for a slow reader there are many."""
+    """The same deltas with neighbours of one kind made one; the first of a call, with its name, stays alone.
+
+    Takes linear time: for a slow reader there are many.
+    """
     run: list[Delta] = []
     for delta in deltas:
         if run and not _goes_on(run[0], delta):
@@ -125,7 +128,7 @@ def _goes_on(first: Delta, delta: Delta) -> bool:
     match first, delta:
         case (ContentDelta(), ContentDelta()) | (ReasoningDelta(), ReasoningDelta()):
             return True
-        case ToolCallDelta(index), ToolCallDelta(same, ""):
+        case ToolCallDelta(index, ""), ToolCallDelta(same, ""):
             return index == same
     return False
 

@@ -50,6 +50,8 @@ class Think(Stage):
         out: list[Item] = []
         if isinstance(item, Content):
             self._read(item.text, out)
+        elif item.hidden and self._inside:
+            self._num_read += len(item.spelling)
         elif self._inside or item.spelling in self.markers:
             self._read(item.spelling, out)
         else:

@@ -2,7 +2,8 @@
 
 Members come in any order; others than these two are allowed and ignored. ``parameters`` is another word for
 ``arguments``. Arguments that are missing or null are ``{}``; an object that was encoded twice, as a JSON string, is
-taken out of the string; anything else is no call. What is given of the arguments is the model's own text.
+taken out of the string; anything else is no call. What is given of the arguments is the model's own text, mended where
+``JsonValue`` mends. Once both are known the call is decided: another ``name`` or ``arguments`` is a member to ignore.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 from collections.abc import Callable
 from typing import Final
 
-from detokenizer_svc.json_value import JsonValue, Reading, is_json_object, skip_space
+from detokenizer_svc.json_value import JsonValue, Reading, scan_object, skip_space
 
 _NAME: Final = "name"
 _ARGUMENTS: Final = "arguments"
@@ -25,21 +26,24 @@ class CallObject:
         self.reading = Reading.GOING_ON
         self.name: str | None = None
         """The function's name, once it is known."""
-        self.num_argument_characters = 0
-        """How much of the arguments has been read, when they are an object."""
-        self._arguments: list[str] = []
+        self.arguments: JsonValue | None = None
+        """Its arguments, once they begin as an object or are known to stand for one."""
         self._seen: set[str] = set()
         self._key = ""
-        self._raw: list[str] = []
         self._value = JsonValue()
         self._expect: Callable[[str, int], int] = self._opening
 
     @property
+    def has_all_arguments(self) -> bool:
+        """Whether the arguments are whole."""
+        return self.arguments is not None and self.arguments.reading is Reading.WHOLE
+
+    @property
     def usable(self) -> bool:
         """Whether the call is whole: its object is, or lacks nothing but the closing bracket."""
-        if self.name is None:
+        if self.name is None or not self.has_all_arguments:
             return False
-        return self.reading is Reading.WHOLE or (_ARGUMENTS in self._seen and self._expect == self._behind_member)
+        return self.reading is Reading.WHOLE or self._expect == self._behind_member
 
     def feed(self, text: str, start: int = 0) -> int:
         """Read on from ``start``; returns where reading stopped: at the end of the text, behind the object, or at the
@@ -48,11 +52,9 @@ class CallObject:
             start = self._expect(text, start)
         return start
 
-    def take_arguments(self) -> str:
-        """The part of the arguments' text that has not been taken yet."""
-        taken = "".join(self._arguments)
-        self._arguments.clear()
-        return taken
+    def take_held(self) -> str:
+        """What has been read of the arguments and can be no part of an object, once the call is over."""
+        return self.arguments.take_held() if self.arguments else ""
 
     def _break(self, at: int) -> int:
         self.reading = Reading.BROKEN
@@ -60,34 +62,29 @@ class CallObject:
 
     def _end(self, at: int) -> int:
         self.reading = Reading.WHOLE
-        if _ARGUMENTS not in self._seen:
-            self._arguments.append("{}")
+        if self.arguments is None:
+            self.arguments = scan_object("{}")
         return at
 
     def _opening(self, text: str, at: int) -> int:
-        return self._sign(text, at, "{", self._first_member)
-
-    def _first_member(self, text: str, at: int) -> int:
-        at = skip_space(text, at)
-        if at < len(text) and text[at] == "}":
-            return self._end(at + 1)
-        return self._member(text, at)
+        return self._sign(text, at, "{", self._member)
 
     def _member(self, text: str, at: int) -> int:
+        """A member; or the end of the object, also behind a comma, which is one too many then."""
         at = skip_space(text, at)
         if at == len(text):
             return at
+        if text[at] == "}":
+            return self._end(at + 1)
         return self._begin(self._in_key, at) if text[at] == '"' else self._break(at)
 
     def _in_key(self, text: str, at: int) -> int:
-        at = self._scan(text, at, self._raw)
+        at = self._scan(text, at)
         if self._value.reading is Reading.WHOLE:
-            key = json.loads("".join(self._raw))
+            key = json.loads(self._value.take())
             self._key = _ALIASES.get(key, key)
-            if self._key in self._seen:
+            if self._key in self._seen and len(self._seen) < 2:
                 return self._break(at)
-            if self._key in (_NAME, _ARGUMENTS):
-                self._seen.add(self._key)
             self._expect = self._colon
         return at
 
@@ -98,39 +95,40 @@ class CallObject:
         at = skip_space(text, at)
         if at == len(text):
             return at
+        if self._key not in (_NAME, _ARGUMENTS) or self._key in self._seen:
+            return self._begin(self._in_other, at)
+        self._seen.add(self._key)
         first = text[at]
         if self._key == _NAME:
             return self._begin(self._in_name, at) if first == '"' else self._break(at)
-        if self._key != _ARGUMENTS:
-            return self._begin(self._in_other, at)
         if first == "{":
-            return self._begin(self._in_arguments, at)
-        return self._begin(self._in_encoded_arguments, at) if first in '"n' else self._break(at)
+            self._begin(self._in_arguments, at)
+            self.arguments = self._value
+            return at
+        return self._begin(self._in_encoded_arguments, at) if first in '"nN' else self._break(at)
 
     def _in_name(self, text: str, at: int) -> int:
-        at = self._scan(text, at, self._raw)
+        at = self._scan(text, at)
         if self._value.reading is Reading.WHOLE:
-            self.name = _decoded(self._raw) or None
+            self.name = _decoded(self._value) or None
             return self._end_member(at) if self.name else self._break(at)
         return at
 
     def _in_arguments(self, text: str, at: int) -> int:
-        end = self._scan(text, at, self._arguments)
-        self.num_argument_characters += end - at
-        return self._end_member(end) if self._value.reading is Reading.WHOLE else end
+        at = self._scan(text, at)
+        return self._end_member(at) if self._value.reading is Reading.WHOLE else at
 
     def _in_encoded_arguments(self, text: str, at: int) -> int:
-        at = self._scan(text, at, self._raw)
+        at = self._scan(text, at)
         if self._value.reading is Reading.WHOLE:
-            arguments = _decoded(self._raw)
-            if arguments is None or (arguments and not is_json_object(arguments)):
-                return self._break(at)
-            self._arguments.append(arguments or "{}")
-            return self._end_member(at)
+            decoded = _decoded(self._value)
+            self.arguments = None if decoded is None else scan_object(decoded or "{}")
+            return self._break(at) if self.arguments is None else self._end_member(at)
         return at
 
     def _in_other(self, text: str, at: int) -> int:
-        at = self._scan(text, at, [])
+        at = self._scan(text, at)
+        self._value.take()
         return self._end_member(at) if self._value.reading is Reading.WHOLE else at
 
     def _behind_member(self, text: str, at: int) -> int:
@@ -151,13 +149,11 @@ class CallObject:
     def _begin(self, expect: Callable[[str, int], int], at: int) -> int:
         """A value of its own starts here."""
         self._value = JsonValue()
-        self._raw.clear()
         self._expect = expect
         return at
 
-    def _scan(self, text: str, at: int, into: list[str]) -> int:
+    def _scan(self, text: str, at: int) -> int:
         end = self._value.feed(text, at)
-        into.append(text[at:end])
         return self._break(end) if self._value.reading is Reading.BROKEN else end
 
     def _end_member(self, at: int) -> int:
@@ -165,9 +161,9 @@ class CallObject:
         return at
 
 
-def _decoded(raw: list[str]) -> str | None:
-    """The text that a JSON string, in pieces, stands for; "" for null; None if no Unicode text (a lone surrogate)."""
-    text: str = json.loads("".join(raw)) or ""
+def _decoded(value: JsonValue) -> str | None:
+    """The text that a JSON string stands for; "" for null; None if no Unicode text (a lone surrogate)."""
+    text: str = json.loads(value.take()) or ""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,21 +1,25 @@
 """Calls as JSON objects between ``<tool_call>`` and ``</tool_call>`` (Hermes, Qwen2.5, Qwen3 and many others).
 
-The markers say that a call is meant, so any name is taken, declared or not. The object alone decides where a call
-ends: tags inside its strings are text, and a closing tag may be missing. What is not the JSON of a call goes back to
-the content, with its opening tag, and reading goes on behind it. White space next to tags of calls is dropped.
+The object alone decides where a call ends: tags inside its strings are text, and a closing tag may be missing. Behind
+one opening tag there may be several calls, as a list or one after the other. What is not the JSON of a call goes back
+to the content, with its opening tag, and reading goes on behind it.
+
+White space behind a call is dropped. White space before it is given once more text follows: between two texts one
+side's stays, and content neither begins nor ends with white space that belongs to a call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from typing_extensions import override
 
 from detokenizer_svc.deltas import Content, Item
-from detokenizer_svc.json_value import Reading
+from detokenizer_svc.json_value import Reading, skip_space
 from detokenizer_svc.stage import FinishReason, ParserContext, TextStage
-from detokenizer_svc.tags import TagSearch
+from detokenizer_svc.tags import WHITE_SPACE, TagSearch
 from detokenizer_svc.tools.call_object import CallObject
 from detokenizer_svc.tools.call_syntax import CallSyntax
 from detokenizer_svc.tools.call_writer import CallWriter
@@ -31,75 +35,133 @@ SYNTAX: Final = CallSyntax(
     separator="\n",
 )
 
+_GAP: Final = re.compile(f"[{WHITE_SPACE},]*")
+"""What may stand between two calls behind one opening tag."""
+
 
 class Hermes(TextStage):
-    """Between calls a tag is sought; inside, a call is scanned and its raw text kept until it is given."""
+    """States: in the content, behind an opening tag, in a call, behind a call."""
 
     markers = frozenset({OPENING, CLOSING})
 
     def __init__(self, context: ParserContext) -> None:
         self._search = TagSearch(OPENING, CLOSING)
         self._writer = CallWriter(context)
-        self._call: CallObject | None = None
+        self._state: Callable[[str, int, list[Item]], int] = self._read_content
+        """Reads on from a place in a text, adds what is certain to a list, returns where it stopped."""
+        self._call = CallObject()
         self._raw: list[str] = []
+        """What becomes content if no call comes of it."""
+        self._in_list = False
         self._closing_due = False
-        """A call has ended and its closing tag has not come."""
+        """A call has been given since the last tag, and its closing tag has not come."""
+        self._has_text = False
+        self._space = ""
+        """White space before calls, given when more text follows."""
 
     @override
     def read(self, text: str) -> Iterable[Item]:
         out: list[Item] = []
         at = 0
         while at < len(text):
-            at = self._read_content(text, at, out) if self._call is None else self._read_call(self._call, text, at, out)
+            at = self._state(text, at, out)
         return out
 
     @override
     def finish(self, reason: FinishReason) -> Iterable[Item]:
         out: list[Item] = []
-        if self._call is not None:
-            self._end_call(self._call, out)
-        out += _content(self._search.finish())
+        if self._state == self._read_gap:
+            self._leave_gap(out)
+        elif self._state != self._read_content:
+            self._end_call(out, reason)
+        self._say(self._search.finish(), out)
         return out
 
     def _read_content(self, text: str, at: int, out: list[Item]) -> int:
         found = self._search.feed(text, at)
-        out += _content(found.text)
+        self._say(found.text, out)
         if found.tag == OPENING:
-            self._call = CallObject()
-            self._writer.begin()
-            self._raw = [found.space, OPENING]
+            self._begin_call(found.space, OPENING)
+            self._in_list = self._closing_due = False
+            self._state = self._read_opening
         elif found.tag == CLOSING and self._closing_due:
             self._closing_due = False
             self._search.skip_space()
         elif found.tag == CLOSING:
-            out += _content(self._search.plain(found.space + CLOSING))
+            self._say(self._search.plain(found.space + CLOSING), out)
         return found.end
 
-    def _read_call(self, call: CallObject, text: str, at: int, out: list[Item]) -> int:
-        end = call.feed(text, at)
-        out += self._writer.progress(call)
-        if not self._writer.given:
-            self._raw.append(text[at:end])
-        if call.reading is not Reading.GOING_ON:
-            self._end_call(call, out)
+    def _read_opening(self, text: str, at: int, _out: list[Item]) -> int:
+        """White space behind the tag, and the bracket of a list if there is one."""
+        end = skip_space(text, at)
+        if end < len(text):
+            self._in_list = text[end] == "["
+            end += self._in_list
+            self._state = self._read_call
+        self._raw.append(text[at:end])
         return end
 
-    def _end_call(self, call: CallObject, out: list[Item]) -> None:
-        """Give the call, or what stands in its place, if the scan is over or no more text comes."""
-        self._call = None
-        if self._writer.can_give(call):
-            out += self._writer.whole(call)
-        else:
-            self.num_failures += 1
-            out += () if self._writer.given else self._back_to_content()
+    def _begin_call(self, *raw: str) -> None:
+        """A call begins to be read; ``raw`` is what stands before it, white space first."""
+        self._call = CallObject()
+        self._writer.begin()
+        self._raw = list(raw)
+        self._state = self._read_call
+
+    def _read_call(self, text: str, at: int, out: list[Item]) -> int:
+        end = self._call.feed(text, at)
+        out += self._writer.progress(self._call)
+        if not self._writer.given:
+            self._raw.append(text[at:end])
+        if self._call.reading is not Reading.GOING_ON:
+            self._end_call(out)
+        return end
+
+    def _end_call(self, out: list[Item], reason: FinishReason | None = None) -> None:
+        """Give the rest of the call, or what stands in its place, if the scan is over or no more text comes."""
+        out += self._writer.end(self._call, reason)
         if self._writer.given:
+            self.num_failures += not self._call.usable and reason != "length"
+            self._space = self._space or (self._raw[0] if self._has_text else "")
             self._closing_due = True
             self._search.skip_space()
-        self._raw.clear()
+            rest = self._call.take_held().lstrip(WHITE_SPACE)
+        else:
+            self.num_failures += 1
+            rest = "".join(self._raw)
+        if rest:
+            self._say(self._search.plain(rest), out)
+        self._raw = []
+        is_object = self._call.usable or self._call.reading is Reading.WHOLE
+        self._state = self._read_gap if is_object else self._read_content
 
-    def _back_to_content(self) -> Iterable[Item]:
-        return _content(self._search.plain("".join(self._raw)))
+    def _read_gap(self, text: str, at: int, out: list[Item]) -> int:
+        """Behind a call: another one may follow, or the end of the list."""
+        end = _behind_gap(text, at)
+        self._raw.append(text[at:end])
+        if end == len(text):
+            return end
+        if text[end] == "{":
+            gap = "".join(self._raw)
+            self._begin_call("", gap.lstrip(WHITE_SPACE) if self._closing_due else gap)
+        elif text[end] == "]" and self._in_list and self._closing_due:
+            self._state = self._read_content
+            return end + 1
+        else:
+            self._leave_gap(out)
+        return end
+
+    def _leave_gap(self, out: list[Item]) -> None:
+        self._state = self._read_content
+        self._read_content("".join(self._raw), 0, out)
+
+    def _say(self, text: str, out: list[Item]) -> None:
+        if text:
+            out.append(Content(self._space + text))
+            self._space = ""
+            self._has_text = True
 
 
-def _content(text: str) -> Iterable[Item]:
-    return (Content(text),) if text else ()
+def _behind_gap(text: str, at: int) -> int:
+    match = _GAP.match(text, at)
+    return match.end() if match else at

@@ -20,7 +20,7 @@ class CallsInThinking(Stage):
     """Reads the thinking with a tool parser of its own; leaves the answer to the stage behind it."""
 
     def __init__(self, parser: Callable[[ParserContext], Stage], context: ParserContext) -> None:
-        self._parser = parser(replace(context, declared_only=True, stream_arguments_after=None))
+        self._parser = parser(replace(context, in_thinking=True))
         self._over = False
         self._raw: list[str] = []
         self._num_given = 0

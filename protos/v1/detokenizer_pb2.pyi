@@ -58,11 +58,11 @@ class FormatRequest(_message.Message):
 
     @_builtins.property
     def stop(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Strings that end the output and are left out of it."""
+        """Strings that end the answer and are left out of it; inside thinking they are text."""
 
     @_builtins.property
     def tools(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.ToolDefinition]:
-        """The declared tools."""
+        """The declared tools; where there are any, only they can be called."""
 
     def __init__(
         self,

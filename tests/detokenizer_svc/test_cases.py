@@ -68,6 +68,8 @@ def check(output: Output, expect: dict[str, Any]) -> None:
     if "tool_calls" in expect:
         calls = [{"name": name, "arguments": json.loads(arguments)} for name, arguments in output.calls]
         assert calls == expect["tool_calls"]
+    if "arguments" in expect:
+        assert [arguments for _, arguments in output.calls] == expect["arguments"]
     if "finish_reason" in expect:
         assert output.ending is not None
         assert output.ending.finish_reason == expect["finish_reason"]

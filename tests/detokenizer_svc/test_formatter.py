@@ -62,7 +62,7 @@ def test_neighbours_of_one_kind_are_one_delta() -> None:
     formatted = Formatter(BYTES, spec).feed(ids(text), EngineEnd("stop"))
     arguments = '{"city": "Paris"}'
     assert [delta if not isinstance(delta, ToolCallPiece) else delta.arguments for delta in formatted.deltas] == [
-        Reasoning("a < b"), Content("c <t d"), "", arguments, "", arguments, Content("e")
+        Reasoning("a < b"), Content("c <t d"), "", arguments, "", arguments, Content("\ne")
     ]  # fmt: skip
 
 
@@ -72,7 +72,10 @@ def test_neighbours_of_one_kind_are_one_delta() -> None:
         (CALL, "stop", "tool_calls"),
         (CALL, "length", "length"),
         ("no call", "stop", "stop"),
-        (CALL[:-20], "stop", "stop"),
+        (CALL[:-20], "stop", "tool_calls"),
+        (CALL[:-20], "length", "length"),
+        (CALL[:-30], "stop", "tool_calls"),
+        (CALL[:40], "stop", "stop"),
         (f"{CALL} and <tool_call>{{", "stop", "tool_calls"),
     ],
 )
@@ -91,13 +94,13 @@ def test_calls_are_not_looked_for_without_a_parser() -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_tokens_behind_a_stop_string_do_not_count(size: int) -> None:
-    vocabulary = vocabulary_of(b"<think>", b"hm", b"STOP", b"x")
+    vocabulary = vocabulary_of(b"<think>", b"hm", b"STOP", b"x", b"</think>", b"\n")
     spec = FormatSpec(stop=("STOP",), reasoning_parser="think", reasoning_state=ReasoningState.UNDECIDED)
-    output = run(spec, cut([0, 1, 1, 2, 3, 1, 1], size), vocabulary=vocabulary)
+    output = run(spec, cut([0, 1, 2, 4, 5, 5, 3, 2, 3, 1, 1], size), vocabulary=vocabulary)
     assert output.ending is not None
-    assert output.reasoning == "hmhm"
-    assert (output.ending.completion_tokens, output.ending.reasoning_tokens) == (4, 3)
-    assert output.num_tokens == 4
+    assert (output.reasoning, output.content) == ("hmSTOP", "x")
+    assert (output.ending.completion_tokens, output.ending.reasoning_tokens) == (8, 2)
+    assert output.num_tokens == 8
 
 
 def test_the_stop_string_is_found_in_the_last_tokens() -> None:

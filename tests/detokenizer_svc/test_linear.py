@@ -7,9 +7,9 @@ import time
 import pytest
 
 from detokenizer_svc.deltas import Content
-from detokenizer_svc.parsers import make_chain
+from detokenizer_svc.parsers import make_parsers
 from detokenizer_svc.reasoning import REASONING_PARSERS
-from detokenizer_svc.stage import ParserContext, ReasoningState
+from detokenizer_svc.stage import Chain, ParserContext, ReasoningState
 from detokenizer_svc.stop import StopMatcher
 from detokenizer_svc.tools import TOOL_PARSERS
 
@@ -29,6 +29,8 @@ FRAGMENTS = {
     "strings with tags": '<tool_call>{":":"',
     "white space and tags": " \n <tool_call> ",
     "calls": '<tool_call>{"name": "f", "arguments": {"a": "b"}}</tool_call>',
+    "objects of calls": '<tool_call>{"name": "f", "arguments": {"a": "b"}}, ',
+    "control characters": "\n\x01\\x",
     "thinking tags": "<think></think>",
     "closing tags": "</tool_call>",
 }
@@ -41,6 +43,8 @@ STARTS = {
     "a call without a name": '<tool_call>{"arguments": {"a": "',
     "another member": '<tool_call>{"x": ["',
     "a call in thinking": '<think><tool_call>{"name": "f"}</tool_call>',
+    "a streamed string": '<tool_call>{"name": "f", "arguments": {"a": "\\',
+    "a list of calls": '<tool_call>[{"name": "f"}',
     "an escape": '<tool_call>{"name": "\\u00',
     "a whole call": '<tool_call>{"name": "f"}',
 }
@@ -50,7 +54,8 @@ PARSERS = [(reasoning, tools) for reasoning in REASONING_PARSERS for tools in TO
 def seconds_of_chain(parsers: tuple[str, str], start: str, text: str, size: int) -> float:
     """Time to parse a text in pieces of one size."""
     context = ParserContext(reasoning_state=ReasoningState.UNDECIDED)
-    chain = make_chain(*parsers, context)
+    thinking, calls = make_parsers(*parsers, context)
+    chain = Chain(calls if thinking is None else [thinking, *calls])
     pieces = [Content(start), *(Content(text[at : at + size]) for at in range(0, len(text), size))]
     began = time.thread_time()
     for piece in pieces:

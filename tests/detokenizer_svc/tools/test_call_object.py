@@ -8,6 +8,11 @@ from detokenizer_svc.json_value import Reading
 from detokenizer_svc.tools.call_object import CallObject
 
 
+def arguments_of(call: CallObject) -> str:
+    assert call.arguments is not None
+    return call.arguments.take()
+
+
 def scan(text: str, size: int) -> CallObject:
     call = CallObject()
     for start in range(0, len(text), size):
@@ -24,7 +29,12 @@ def scan(text: str, size: int) -> CallObject:
         ('{"arguments": {"a": 1}, "name": "f"}', "f", '{"a": 1}'),
         ('{"name":"f","arguments":{ "a" :\n[ ] }}', "f", '{ "a" :\n[ ] }'),
         ('{"name": "f", "arguments": "{\\"a\\": \\"\\\\n\\"}"}', "f", '{"a": "\\n"}'),
-        ('{"name": "f", "arguments": " {} "}', "f", " {} "),
+        ('{"name": "f", "arguments": " {} "}', "f", " {}"),
+        ('{"name": "f", "arguments": "{\\"a\\": \\"x\\ny\\"}"}', "f", '{"a": "x\\ny"}'),
+        ('{"name": "f", "arguments": {"a": "x\ny\t"}}', "f", '{"a": "x\\ny\\t"}'),
+        ('{"name": "f", "arguments": {"a": [1, True,], },}', "f", '{"a": [1, true]}'),
+        ('{"x\n": "\n", "name": "f"}', "f", "{}"),
+        ('{"name": "f", "arguments": {}, "name": "g", "parameters": 3}', "f", "{}"),
         ('{"name": "f", "parameters": null}', "f", "{}"),
         ('{"name": "\\ud83d\\ude00"}', "😀", "{}"),
         ('{"x": 1, "name": "f", "y": {"name": "g"}}', "f", "{}"),
@@ -35,8 +45,8 @@ def test_calls(size: int, text: str, name: str, arguments: str) -> None:
     assert call.reading is Reading.WHOLE
     assert call.usable
     assert call.name == name
-    assert call.take_arguments() == arguments
-    assert call.take_arguments() == ""
+    assert arguments_of(call) == arguments
+    assert arguments_of(call) == ""
     assert isinstance(json.loads(arguments), dict)
 
 
@@ -56,7 +66,7 @@ def test_calls(size: int, text: str, name: str, arguments: str) -> None:
         ('{"arguments": nx', 15),
         ('{"arguments": "x"', 17),
         ('{"arguments": {"a" 1', 19),
-        ('{"name": "f", }', 14),
+        ('{"name": "f", ,', 14),
         ('{"x": tru!', 9),
         ('{"arguments": "\\"\\\\ud800\\""', 27),
     ],
@@ -94,12 +104,19 @@ def test_a_call_that_lacks_only_its_last_bracket_is_usable(text: str, usable: bo
 def test_arguments_are_taken_as_they_come() -> None:
     call = CallObject()
     call.feed('{"name": "f", "arguments": {"a"')
-    assert (call.take_arguments(), call.num_argument_characters) == ('{"a"', 4)
-    call.feed(": 1}}")
-    assert (call.take_arguments(), call.num_argument_characters) == (": 1}", 8)
+    assert (arguments_of(call), call.has_all_arguments) == ("{", False)
+    call.feed(": 1")
+    assert (arguments_of(call), call.has_all_arguments) == ('"a": 1', False)
+    call.feed("}}")
+    assert (arguments_of(call), call.has_all_arguments) == ("}", True)
+
+
+@pytest.mark.parametrize("rest", ['"arguments": ', '"arguments": "{', '"x": {'])
+def test_arguments_that_are_no_object_yet_are_unknown(rest: str) -> None:
+    assert scan(f'{{"name": "f", {rest}', 1).arguments is None
 
 
 def test_a_lone_surrogate_in_encoded_arguments_is_no_call() -> None:
     assert scan('{"name": "f", "arguments": "{\\"a\\": \\"\\ud800\\"}"}', 1000).reading is Reading.BROKEN
     fine = scan('{"name": "f", "arguments": "{\\"a\\": \\"\\\\ud800\\"}"}', 1000)
-    assert fine.take_arguments() == '{"a": "\\ud800"}'
+    assert arguments_of(fine) == '{"a": "\\ud800"}'

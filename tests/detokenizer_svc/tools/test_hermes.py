@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from detokenizer_svc.deltas import Content, Marker, ToolCallPiece
-from detokenizer_svc.formatter import FormatSpec
-from detokenizer_svc.stage import ParserContext
+from detokenizer_svc.formatter import FormatSpec, Formatter
+from detokenizer_svc.stage import ParserContext, Tool
 from detokenizer_svc.tools.hermes import CLOSING, OPENING, Hermes
 from tests.detokenizer_svc.given import BYTES, SIZES, Output, cut, cut_by, run, run_text, vocabulary_of
 from tests.detokenizer_svc.test_json_value import json_values
 
 SPEC = FormatSpec(tool_parser="hermes")
-EAGER = ParserContext(stream_arguments_after=0)
+FULL = json.dumps({"text": "x" * 50, "n": [1.5, True, None], "o": {"é": "\\ \u2028"}})
 
 names = st.text(min_size=1, max_size=10).filter(lambda name: name.encode("utf-8", "replace").decode() == name)
 arguments = st.dictionaries(st.text(max_size=6), json_values, max_size=4)
@@ -36,17 +36,15 @@ def outputs(draw: st.DrawFn) -> tuple[str, str, list[tuple[str, str]]]:
         members = draw(st.permutations([f'"name": {json.dumps(name)}', f'"arguments": {raw}']))
         after = draw(plain)
         text += f"{OPENING}{draw(spaces)}{{{', '.join(members)}}}{draw(spaces)}{CLOSING}{after}"
-        content = content.rstrip(" \n") + after.lstrip(" \n")
+        content += after.lstrip(" \n\t") or ""
         calls.append((name, raw))
     return text, content, calls
 
 
-@given(outputs(), sizes, st.sampled_from([EAGER, ParserContext(), ParserContext(stream_arguments_after=None)]))
-def test_calls_between_text_in_any_pieces(
-    made: tuple[str, str, list[tuple[str, str]]], sizes: list[int], context: ParserContext
-) -> None:
+@given(outputs(), sizes)
+def test_calls_between_text_in_any_pieces(made: tuple[str, str, list[tuple[str, str]]], sizes: list[int]) -> None:
     text, content, calls = made
-    output = run(SPEC, cut_by(text.encode(), sizes), context=context)
+    output = run(SPEC, cut_by(text.encode(), sizes))
     assert output.calls == calls
     assert "".join(output.content.split()) == "".join(content.split())
     assert output.num_failures == 0
@@ -55,16 +53,31 @@ def test_calls_between_text_in_any_pieces(
 
 
 @given(outputs(), st.data())
-def test_an_output_cut_anywhere_gives_only_whole_calls(
+def test_an_output_cut_anywhere_gives_the_begin_of_its_calls(
     made: tuple[str, str, list[tuple[str, str]]], data: st.DataObject
 ) -> None:
     text, _, calls = made
     begin = text.encode()[: data.draw(st.integers(0, len(text.encode())))].decode(errors="ignore")
     output = run_text(SPEC, begin, size=3, reason="length")
-    assert output.calls == calls[: len(output.calls)]
     assert output == run_text(SPEC, begin, reason="length")
+    assert output.calls[:-1] == calls[: max(len(output.calls) - 1, 0)]
+    for (name, arguments), (full_name, full_arguments) in zip(output.calls, calls, strict=False):
+        assert name == full_name
+        assert full_arguments.startswith(arguments)
     if not output.calls:
         assert output.content == begin
+
+
+@given(outputs(), st.data())
+def test_an_output_that_stops_anywhere_gives_whole_objects(
+    made: tuple[str, str, list[tuple[str, str]]], data: st.DataObject
+) -> None:
+    text, _, _ = made
+    begin = text.encode()[: data.draw(st.integers(0, len(text.encode())))].decode(errors="ignore")
+    output = run_text(SPEC, begin + data.draw(st.sampled_from(["", "}", "]", "\\", '"', "x", "<"])), size=2)
+    assert all(isinstance(json.loads(arguments), dict) for _, arguments in output.calls)
+    assert output.ending is not None
+    assert output.ending.finish_reason == ("tool_calls" if output.calls else "stop")
 
 
 def call_with(value: str) -> str:
@@ -75,49 +88,150 @@ def pieces_of(output: Output) -> list[ToolCallPiece]:
     return [delta for delta in output.deltas if isinstance(delta, ToolCallPiece)]
 
 
-def test_a_short_call_is_given_when_it_is_whole() -> None:
-    first, second = pieces_of(run_text(SPEC, call_with("x" * 900), size=1))
-    assert (first.name, first.arguments) == ("write", "")
-    assert (second.id, second.name) == ("", "")
-    assert json.loads(second.arguments) == {"text": "x" * 900}
+def test_name_first_then_arguments_as_they_are_written() -> None:
+    formatter = Formatter(BYTES, SPEC)
+
+    def deltas(text: str) -> list[tuple[str, str]]:
+        items = formatter.feed(list(text.encode())).deltas
+        return [(item.name, item.arguments) for item in items if isinstance(item, ToolCallPiece)]
+
+    assert deltas('<tool_call>\n{"name": "get_weather"') == []
+    assert deltas(', "arguments": ') == []
+    assert deltas("{") == [("get_weather", ""), ("", "{")]
+    assert deltas('"city"') == []
+    assert deltas(': "Par') == [("", '"city": "Par')]
+    assert deltas("\n\\") == [("", "\\n")]
+    assert deltas('t"') == [("", '\\t"')]
+    assert deltas(', "n": 12') == [("", ', "n": 12')]
+    assert deltas("}") == [("", "}")]
+    assert deltas("}\n</tool_call>") == []
 
 
-def test_a_long_call_is_streamed() -> None:
-    first, *others = pieces_of(run_text(SPEC, call_with("x" * 2000), size=1))
-    assert first.name == "write"
-    assert len(others) > 900
-    assert json.loads("".join(piece.arguments for piece in others)) == {"text": "x" * 2000}
+@pytest.mark.parametrize("size", SIZES)
+def test_arguments_are_the_text_of_the_model(size: int) -> None:
+    output = run_text(SPEC, f'{OPENING}{{"name": "f", "arguments": {FULL}}}{CLOSING}', size)
+    assert output.calls == [("f", FULL)]
 
 
-@pytest.mark.parametrize(("length", "num_pieces"), [(21, 2), (22, 3)])
-def test_the_length_from_which_a_call_is_streamed(length: int, num_pieces: int) -> None:
-    text = call_with("x" * (length - len('{"text": ""}')))
-    context = ParserContext(stream_arguments_after=20)
-    assert len(pieces_of(run(SPEC, cut(text.encode(), 1), context=context))) == num_pieces
-
-
-def test_nothing_is_streamed_before_the_name_is_known() -> None:
+def test_nothing_is_given_before_the_name_is_known() -> None:
     text = f'{OPENING}{{"arguments": {{"text": "{"x" * 2000}"}}, "name": "write"}}{CLOSING}'
-    assert len(pieces_of(run_text(SPEC, text, size=1))) == 2
+    first, second = pieces_of(run_text(SPEC, text, size=1))
+    assert (first.name, first.arguments) == ("write", "")
+    assert json.loads(second.arguments) == {"text": "x" * 2000}
 
 
-def test_a_streamed_call_that_breaks_stays_open_and_the_rest_is_content() -> None:
-    text = f'{OPENING}{{"name": "f", "arguments": {{"a": 1, b}}}}\n{CLOSING}\nSo.'
-    for size in SIZES:
-        output = run(SPEC, cut(text.encode(), size), context=EAGER)
-        assert output.calls == [("f", '{"a": 1, ')]
-        assert output.content == "b}}So."
-        assert output.num_failures == 1
+BROKEN = [
+    ('{"name": "f", "arguments": {"a": 1, b}}', '{"a": 1}', ", b}}", 1),
+    ('{"name": "f", "arguments": {"a": yes}}', "{}", '"a": yes}}', 1),
+    ('{"name": "f", "arguments": {"a": [1, {"b": NaN}]}}', '{"a": [1, {}]}', '"b": NaN}]}}', 1),
+    ('{"name": "f", "arguments": {"a": {"b": "x"]}}', '{"a": {"b": "x"}}', "]}}", 1),
+    ('{"name": "f", "arguments": { x', "{ }", "x", 1),
+    ('{"name": "f", "arguments": {"a": 1} x', '{"a": 1}', "x", 0),
+    ('{"name": "f", "arguments": {"a": 1}, x', '{"a": 1}', "x", 1),
+    ('{"name": "f", "arguments": "{}", x', "{}", "x", 1),
+]
 
 
-@pytest.mark.parametrize("limit", [0, 1, 7, 8, 9, 10, 20])
+@pytest.mark.parametrize(("text", "arguments", "rest", "num_failures"), BROKEN)
+@pytest.mark.parametrize("size", SIZES)
+def test_a_call_that_breaks_is_closed_and_the_rest_is_content(
+    text: str, arguments: str, rest: str, num_failures: int, size: int
+) -> None:
+    output = run_text(SPEC, f"Hm. {OPENING}{text}\n{CLOSING}\nSo.", size)
+    assert output.calls == [("f", arguments)]
+    assert output.content == f"Hm. {rest}So."
+    assert output.num_failures == num_failures
+
+
+STOPPED = [
+    ('{"a": "Par', '{"a": "Par"}', '{"a": "Par'),
+    ('{"a": "x\\', '{"a": "x"}', '{"a": "x\\'),
+    ('{"a": [1, 2', '{"a": [1, 2]}', '{"a": [1, 2'),
+    ('{"a": [1, -', '{"a": [1]}', '{"a": [1, -'),
+    ('{"a": 1, "b', '{"a": 1}', '{"a": 1, "b'),
+    ("{", "{}", "{"),
+    ('{"a": 1}', '{"a": 1}', '{"a": 1}'),
+]
+
+
+@pytest.mark.parametrize(("written", "closed", "open_"), STOPPED)
+@pytest.mark.parametrize("size", SIZES)
+def test_arguments_stay_open_only_where_the_output_was_cut(written: str, closed: str, open_: str, size: int) -> None:
+    text = f'{OPENING}{{"name": "f", "arguments": {written}'
+    stopped = run_text(SPEC, text, size)
+    assert stopped.calls == [("f", closed)]
+    assert stopped.num_failures == (written != closed)
+    cut_off = run_text(SPEC, text, size, "length")
+    assert cut_off.calls == [("f", open_)]
+    assert cut_off.num_failures == 0
+    by_stop_string = run_text(replace(SPEC, stop=("STOP",)), text + "STOP", size)
+    assert by_stop_string.calls == [("f", closed)]
+
+
 @pytest.mark.parametrize("rest", ["", " b}}", ' "b": 2}', ' "b": 2}}', ' "b": 2}, "name": "g"}', ' "b": 2}, x'])
 @pytest.mark.parametrize("start", ['{"name": "f", "arguments": {"a": 1,', '{"arguments": {"a": 1,'])
-def test_whether_a_call_is_streamed_does_not_depend_on_cuts(limit: int, rest: str, start: str) -> None:
+@pytest.mark.parametrize("in_thinking", [False, True])
+def test_what_is_given_of_a_call_does_not_depend_on_cuts(in_thinking: bool, rest: str, start: str) -> None:
     text = (OPENING + start + rest).encode()
-    context = ParserContext(stream_arguments_after=limit)
-    outputs = [run(SPEC, cut(text, size), context=context) for size in SIZES]
+    context = ParserContext(in_thinking=in_thinking)
+    outputs = [run(replace(SPEC, tools=(Tool("f"),)), cut(text, size), context=context) for size in SIZES]
     assert all(output == outputs[0] for output in outputs)
+
+
+A, B = ('{"name": "f", "arguments": {"c": "A"}}', '{"name": "f", "arguments": {"c": "B"}}')
+UNKNOWN = '{"name": "g", "arguments": {}}'
+SEVERAL = [
+    (f"\n[{A},{B}]\n", 2, ""),
+    (f" [ {A} ,\n {B} , ] ", 2, ""),
+    (f"[{A}]", 1, ""),
+    (f"{A}\n{B}", 2, ""),
+    (f"{A}{B}", 2, ""),
+    (f"\n{A},\n{B}\n", 2, ""),
+    (f"{A} {A} {B}", 3, ""),
+    (f"[{A} {B}", 2, ""),
+    (f"[{A}, {B}]\nand", 2, "and"),
+    (f"{A} {UNKNOWN} {B}", 2, UNKNOWN),
+    (f"[{UNKNOWN}, {B}]", 1, f"{OPENING}[{UNKNOWN}"),
+    (f"{A} {{]", 1, "{]"),
+    (f"{A}, and", 1, ", and"),
+    (f"{A}]", 1, "]"),
+    (f"[{UNKNOWN}, {UNKNOWN}]", 0, f"{OPENING}[{UNKNOWN}, {UNKNOWN}]{CLOSING}"),
+    ("[]", 0, f"{OPENING}[]{CLOSING}"),
+    ("[ ", 0, f"{OPENING}[ {CLOSING}"),
+    (f"[[{A}]]", 0, f"{OPENING}[[{A}]]{CLOSING}"),
+]
+
+
+@pytest.mark.parametrize(("inside", "num_calls", "content"), SEVERAL)
+@pytest.mark.parametrize("size", SIZES)
+def test_several_calls_behind_one_tag(inside: str, num_calls: int, content: str, size: int) -> None:
+    output = run_text(replace(SPEC, tools=(Tool("f"),)), f"{OPENING}{inside}{CLOSING}", size)
+    assert len(output.calls) == len(set(output.ids)) == num_calls
+    assert output.content == content
+    if num_calls == 2:
+        assert [json.loads(arguments)["c"] for _, arguments in output.calls] == ["A", "B"]
+
+
+SPACES = [
+    ("Sure. {} done", "Sure. done"),
+    ("Sure.\n\n{}\n\ndone\n", "Sure.\n\ndone\n"),
+    ("Sure. {}\n{} done", "Sure. done"),
+    ("Sure. {} \n", "Sure."),
+    ("Sure.{} done", "Sure.done"),
+    ("Sure. {}done", "Sure. done"),
+    ("\n{} done", "done"),
+    (" \n {} \n {} ", ""),
+    ("a {} b\n{} c", "a b\nc"),
+    ("a {} <tool_call>x", "a <tool_call>x"),
+    ("a {} <tool", "a <tool"),
+    ("a \n<tool_call>x</tool_call> {} b", "a \n<tool_call>x</tool_call> b"),
+]
+
+
+@pytest.mark.parametrize(("text", "content"), SPACES)
+@pytest.mark.parametrize("size", SIZES)
+def test_white_space_next_to_a_call_stays_on_one_side(text: str, content: str, size: int) -> None:
+    assert run_text(SPEC, text.replace("{}", call_with("x")), size).content == content
 
 
 def test_failures_are_counted() -> None:
@@ -137,7 +251,7 @@ def test_tags_that_are_special_tokens() -> None:
         spec = replace(SPEC, skip_special_tokens=skip)
         for size in SIZES:
             output = run(spec, cut([0, 2, 1, 3, 0], size), vocabulary=vocabulary)
-            assert output.content == "aa "
+            assert output.content == "a a "
             assert output.calls == [("f", "{}")]
     stage = Hermes(ParserContext())
     assert list(stage.feed(Content("b\n"))) == [Content("b")]
@@ -145,7 +259,7 @@ def test_tags_that_are_special_tokens() -> None:
 
 
 def test_declared_names_only() -> None:
-    stage = Hermes(ParserContext(declared_only=True))
+    stage = Hermes(ParserContext(in_thinking=True))
     assert [*stage.feed(Content(f'{OPENING}{{"name": "f"}}')), *stage.finish("stop")] == [
         Content(f'{OPENING}{{"name": "f"}}')
     ]

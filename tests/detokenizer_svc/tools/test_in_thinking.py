@@ -46,15 +46,15 @@ def test_at_the_end_of_open_thinking_calls_count() -> None:
 
 
 def test_long_arguments_are_not_streamed_from_thinking() -> None:
-    reader = CallsInThinking(Hermes, ParserContext(tools=(Tool("f"),), stream_arguments_after=0))
+    reader = stage()
     assert feed(reader, Reasoning('<tool_call>{"name": "f", "arguments": {"a": "xxx')) == []
     assert feed(reader, ThinkingEnd()) == [Reasoning('<tool_call>{"name": "f", "arguments": {"a": "xxx')]
 
 
 def test_half_a_call_in_thinking_is_thinking_however_long() -> None:
     text = b'x <tool_call>{"name": "f", "arguments": {"a": "xxx'
-    for context in (ParserContext(stream_arguments_after=0), ParserContext(stream_arguments_after=1024)):
-        output = run(SPEC, [text], context=context)
+    for reason in ("stop", "length"):
+        output = run(SPEC, [text], reason=reason)
         assert (output.reasoning, output.calls) == (text.decode(), [])
 
 
