@@ -58,6 +58,8 @@ class TokenizerInfo:
     reasoning_parser: str
     reasoning_tags: tuple[tuple[str, ReasoningTags], ...] = ()
     """Of each reasoning format that has a pair of them."""
+    vocab_size: int = 0
+    """Every token id is below it; 0: it does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,8 @@ class DetokenizerInfo:
     reasoning_parsers: frozenset[str]
     call_syntaxes: tuple[tuple[str, CallSyntax], ...] = ()
     """Of each tool call format in which a model can be made to call."""
+    vocab_size: int = 0
+    """Every token id is below it; 0: it does not say."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ class TokenizerClient:
             tool_parser=info.tool_parser,
             reasoning_parser=info.reasoning_parser,
             reasoning_tags=tuple((tags.reasoning_parser, _reasoning_tags(tags)) for tags in info.reasoning_tags),
+            vocab_size=info.vocab_size,
         )
 
     async def render(self, request: ChatRequest, request_id: str) -> Prompt:

@@ -10,8 +10,8 @@ from gguf import GGUFWriter, TokenType
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
-from svclib.gguf_metadata import GgufError, read_metadata
-from svclib.gguf_tokenizer import load_gguf_tokenizer
+from modelfiles.gguf_metadata import GgufError, read_metadata
+from modelfiles.gguf_tokenizer import load_gguf_tokenizer
 from tests.tokenizer_svc import templates, tiny
 
 TEXTS: Final = ("The quick fox", " two  spaces ", "<s>user<|im_end|> x", "Zürich\n\n12 你😀", "", "<think>a</think>")

@@ -4,7 +4,15 @@ from typing import Any
 
 import pytest
 
-from svclib.token_spelling import BYTE_LEVEL, METASPACE, WORD_PIECE, Spelling, added_tokens, model_tokens, spelling_of
+from modelfiles.token_spelling import (
+    BYTE_LEVEL,
+    METASPACE,
+    WORD_PIECE,
+    Spelling,
+    added_tokens,
+    model_tokens,
+    spelling_of,
+)
 
 
 @pytest.mark.parametrize(
