@@ -14,6 +14,9 @@ LETTERS: Final = sorted(pre_tokenizers.ByteLevel.alphabet())
 """The 256 letters of the byte alphabet."""
 BYTES: Final = [f"<0x{value:02X}>" for value in range(256)]
 
+POINTER: Final = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 7031660\n"
+"""What stands for a file in a clone made without ``git lfs``."""
+
 Tokens = Sequence[tuple[str, TokenType]]
 
 

@@ -9,6 +9,7 @@ import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from svclib.config import SettingsError
+from tests.modelfiles.given import POINTER
 from tests.tokenizer_svc import real, templates, tiny
 from tokenizer_svc.loading import load
 
@@ -29,20 +30,43 @@ def test_a_folder(folder: Path) -> None:
     assert loaded.chat_templates == {"default": templates.CHATML}
     assert loaded.eos_token_ids == (reference.eos_token_id,)
     assert loaded.bos_token_id == reference.bos_token_id
-    assert not loaded.knows_turn_ends
 
 
-@pytest.mark.parametrize(("given", "expected"), [([1, 2], (1, 2)), (3, (3,))])
-def test_end_tokens_of_the_generation_config(folder: Path, given: object, expected: tuple[int, ...]) -> None:
-    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": given}))
+@pytest.mark.parametrize("name", ["generation_config.json", "config.json"])
+@pytest.mark.parametrize(
+    ("given", "expected"), [([1, 2], (1, 2)), (3, (3,)), (0, (0,)), ([0], (0,)), (None, ()), ([], ())]
+)
+def test_end_tokens_of_a_configuration(folder: Path, name: str, given: object, expected: tuple[int, ...]) -> None:
+    (folder / name).write_text(json.dumps({"eos_token_id": given}))
     loaded = load(str(folder))
     assert loaded.eos_token_ids == (*expected, loaded.tokenizer.token_to_id("</s>"))
-    assert loaded.knows_turn_ends
 
 
-def test_a_generation_config_that_says_nothing(folder: Path) -> None:
-    (folder / "generation_config.json").write_text("{}")
-    assert not load(str(folder)).knows_turn_ends
+def test_end_tokens_of_both_configurations(folder: Path) -> None:
+    (folder / "generation_config.json").write_text('{"eos_token_id": [0]}')
+    (folder / "config.json").write_text('{"eos_token_id": 1}')
+    assert load(str(folder)).eos_token_ids[:2] == (0, 1)
+
+
+def test_end_tokens_that_are_none(folder: Path) -> None:
+    (folder / "generation_config.json").write_text('{"eos_token_id": "</s>"}')
+    with pytest.raises(SettingsError, match="eos_token_id must be a token id or a list of them"):
+        load(str(folder))
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "config.json", "chat_template.jinja"])
+def test_a_git_lfs_pointer_in_a_folder(folder: Path, name: str) -> None:
+    (folder / name).write_bytes(POINTER)
+    with pytest.raises(SettingsError, match=f"{name} is a Git LFS pointer, not the file itself; run git lfs pull"):
+        load(str(folder))
+
+
+def test_a_git_lfs_pointer_alone(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(POINTER)
+    for source, template in ((str(path), None), ("simulated", path)):
+        with pytest.raises(SettingsError, match="is a Git LFS pointer"):
+            load(source, template)
 
 
 def test_another_chat_template(folder: Path) -> None:
@@ -75,11 +99,11 @@ def test_a_gguf_file() -> None:
     assert loaded.eos_token_ids == (2,)
 
 
-def test_a_gguf_file_is_loaded_without_torch() -> None:
-    """The service's image has none."""
-    code = "import sys; from tokenizer_svc.loading import load; load(sys.argv[1]); print('torch' in sys.modules)"
+def test_a_gguf_file_is_loaded_without_torch_and_transformers() -> None:
+    """The service's image has no torch, and transformers takes a second."""
+    code = "import sys; from tokenizer_svc.loading import load; load(sys.argv[1]); print({'torch', 'transformers'} & {*sys.modules})"
     command = [sys.executable, "-c", code, str(real.gguf_file())]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "False"
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "set()"
 
 
 @pytest.mark.parametrize("content", [b"", b"GGUF", b"nothing of the kind" * 10])
