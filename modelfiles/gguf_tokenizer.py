@@ -152,7 +152,9 @@ def _spaced(facts: _Facts, merges: list[tuple[str, str]], *, prefixed: bool) -> 
 
 def _spaced_ids(facts: _Facts) -> dict[str, int]:
     """Ids by spelling, where runs of spaces are spelled with marks as all other spaces are."""
-    return {token.replace(" ", _MARK) if token.isspace() else token: token_id for token, token_id in facts.ids.items()}
+    ids = facts.ids
+    runs = {token: token.replace(" ", _MARK) for token in ids if " " in token and not token.strip(" ")}
+    return {token if (marked := runs.get(token, token)) in ids else marked: token_id for token, token_id in ids.items()}
 
 
 def _unigram(facts: _Facts) -> Tokenizer:
