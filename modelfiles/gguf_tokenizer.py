@@ -18,6 +18,7 @@ from modelfiles.gguf_merges import merges_by_score, merges_of
 from modelfiles.gguf_metadata import read_metadata
 from modelfiles.gguf_vocabulary import (
     ADDED_KINDS,
+    MODEL_KEY,
     SPECIAL_KINDS,
     VOCABULARY_KEYS,
     GgufVocabulary,
@@ -57,14 +58,15 @@ class GgufTokenizer:
 def load_gguf_tokenizer(path: Path) -> GgufTokenizer:
     """Raises ``ModelFileError`` naming what is damaged or not supported, or ``OSError``."""
     metadata = read_metadata(path, _KEYS, prefixes=(_TEMPLATE + ".",))
-    vocabulary = GgufVocabulary.of(metadata)
-    facts = _Facts(vocabulary, metadata)
-    build = _BUILDERS.get(vocabulary.model or "")
+    kind: Any = metadata.get(MODEL_KEY)
+    build = _BUILDERS.get(kind)
     if build is None:
         raise ModelFileError(
-            f"a tokenizer of the kind {vocabulary.model!r} (tokenizer.ggml.model) is not supported; "
+            f"a tokenizer of the kind {kind!r} ({MODEL_KEY}) is not supported; "
             f"supported are {', '.join(sorted(_BUILDERS))}"
         )
+    vocabulary = GgufVocabulary.of(metadata)
+    facts = _Facts(vocabulary, metadata)
     tokenizer = build(facts)
     _add_tokens(tokenizer, facts)
     return GgufTokenizer(tokenizer, vocabulary, _named(vocabulary), _chat_templates(metadata))

@@ -16,6 +16,7 @@ from modelfiles.errors import ModelFileError
 from modelfiles.gguf_metadata import read_metadata
 
 _PREFIX: Final = "tokenizer.ggml."
+MODEL_KEY: Final = _PREFIX + "model"
 
 
 class TokenKind(IntEnum):
@@ -66,7 +67,7 @@ class GgufVocabulary:
     @classmethod
     def of(cls, metadata: Mapping[str, Any]) -> Self:
         """From metadata with the ``VOCABULARY_KEYS``. Raises ``ModelFileError`` when it holds no whole vocabulary."""
-        model = metadata.get(_PREFIX + "model")
+        model = metadata.get(MODEL_KEY)
         written = metadata.get(_PREFIX + "tokens")
         if not isinstance(written, list):
             raise ModelFileError("there are no tokenizer.ggml.tokens in it")

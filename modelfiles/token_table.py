@@ -14,7 +14,7 @@ from typing import Any, Self
 from modelfiles.decoder_steps import TextStep
 from modelfiles.errors import ModelFileError
 from modelfiles.gguf_metadata import read_metadata
-from modelfiles.gguf_vocabulary import ADDED_KINDS, SPECIAL_KINDS, VOCABULARY_KEYS, GgufVocabulary, TokenKind
+from modelfiles.gguf_vocabulary import ADDED_KINDS, MODEL_KEY, SPECIAL_KINDS, VOCABULARY_KEYS, GgufVocabulary, TokenKind
 from modelfiles.lfs import check_not_pointer
 from modelfiles.token_spelling import (
     FIRST_SPACE,
@@ -103,14 +103,12 @@ def _from_folder(folder: Path) -> TokenTable:
 def _from_gguf(path: Path) -> TokenTable:
     try:
         metadata = read_metadata(path, VOCABULARY_KEYS | {_ADD_SPACE_PREFIX})
-        vocabulary = GgufVocabulary.of(metadata)
-    except OSError as error:
+        kind: Any = metadata.get(MODEL_KEY)
+        if kind not in GGUF_SPELLINGS:
+            raise ModelFileError(f"it has a vocabulary of kind {kind!r}, which is not supported")
+        vocabulary, spelling = GgufVocabulary.of(metadata), GGUF_SPELLINGS[kind]
+    except (OSError, ModelFileError) as error:
         raise ModelFileError(f"cannot read {path}: {error}") from error
-    except ModelFileError as error:
-        raise ModelFileError(f"cannot read {path}: {error}") from error
-    spelling = GGUF_SPELLINGS.get(vocabulary.model or "")
-    if spelling is None:
-        raise ModelFileError(f"{path} has a vocabulary of kind {vocabulary.model!r}, which is not supported")
     pairs = enumerate(zip(vocabulary.tokens, vocabulary.kinds, strict=True))
     tokens = {
         token_id: spelling.added_token(token) if kind in ADDED_KINDS else spelling.model_token(token)

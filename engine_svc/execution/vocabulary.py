@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from modelfiles.errors import ModelFileError
 from modelfiles.gguf_vocabulary import read_vocabulary
 from modelfiles.lfs import check_not_pointer
+from modelfiles.token_spelling import added_tokens
 from modelfiles.token_table import read_json
 from modelfiles.turn_ends import CONFIG_FILES, turn_ends_of
 from protos import simulated
@@ -69,15 +71,16 @@ def _from_files(source: str, find: Callable[[str], Path | None]) -> Vocabulary:
         raise SettingsError(f"tokenizer: no tokenizer.json in {source}")
     try:
         check_not_pointer(tokenizer_file)
-        ids = Tokenizer.from_file(str(tokenizer_file)).get_vocab(with_added_tokens=True)
-        ends = turn_ends_of(path for name in CONFIG_FILES if (path := find(name)) is not None)
         config_file = find("tokenizer_config.json")
-        eos = _eos_spelling(config_file) if config_file is not None else ""
+        config = read_json(config_file) if config_file is not None else {}
+        ids = Tokenizer.from_file(str(tokenizer_file)).get_vocab(with_added_tokens=True)
+        ids |= {token["content"]: token_id for token_id, token in added_tokens({}, config)}
+        ends = turn_ends_of(path for name in CONFIG_FILES if (path := find(name)) is not None)
     except ModelFileError as error:
         raise SettingsError(f"tokenizer: {error}") from None
-    return Vocabulary(max(ids.values()) + 1, tuple(dict.fromkeys((*ends, *((ids[eos],) if eos in ids else ())))))
+    own = (ids[eos],) if (eos := _spelling(config.get("eos_token"))) in ids else ()
+    return Vocabulary(max(ids.values()) + 1, tuple(dict.fromkeys((*ends, *own))))
 
 
-def _eos_spelling(config_file: Path) -> str:
-    eos = read_json(config_file).get("eos_token")
-    return str(eos.get("content", "")) if isinstance(eos, dict) else str(eos or "")
+def _spelling(token: Any) -> str:
+    return str(token.get("content", "")) if isinstance(token, dict) else str(token or "")
