@@ -1,7 +1,8 @@
 """Tokens to text: bytes are put together until they are whole characters, and the decoder's steps done to those.
 
-Joined, the pieces are exactly what ``bytes.decode("utf-8", errors="replace")`` makes of all the bytes at once, with the
-vocabulary's ``text_steps`` done to it. A text that goes on with the prompt's has no first word that would lose its space.
+Joined, the pieces are exactly what ``bytes.decode("utf-8", errors="replace")`` makes of all the bytes at once, with
+the vocabulary's ``text_steps`` done to it. A text that goes on with the prompt's has no first word that would lose its
+space.
 """
 
 from __future__ import annotations

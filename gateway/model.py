@@ -150,7 +150,10 @@ class Model:
 
 
 def _check_vocabularies(tokenizer: TokenizerInfo, engine: EngineInfo, detokenizer: DetokenizerInfo) -> None:
-    """Tokenizer and detokenizer have the same number of ids, and the engine all of them; most engines have some more."""
+    """Tokenizer and detokenizer have the same number of ids, and the engine all of them; most have some more.
+
+    Raises ``Unavailable`` with the numbers.
+    """
     ids, texts = tokenizer.vocab_size, detokenizer.vocab_size
     if ids and texts and ids != texts:
         raise Unavailable(

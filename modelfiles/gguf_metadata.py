@@ -22,7 +22,7 @@ _MAGIC: Final = b"GGUF"
 _VERSIONS: Final = (2, 3)
 _STRING: Final = 8
 _ARRAY: Final = 9
-_CODES: Final = {number: code for number, code in enumerate(("B", "b", "H", "h", "I", "i", "f", "?", "", "", "Q", "q", "d")) if code}  # fmt: skip
+_CODES: Final = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
 _SCALARS: Final = {number: struct.Struct("<" + code) for number, code in _CODES.items()}
 _U32: Final = struct.Struct("<I")
 _U64: Final = struct.Struct("<Q")

@@ -55,7 +55,7 @@ VOCABULARY_KEYS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class GgufVocabulary:
-    """Tokens as they are written, and their kinds, both by id. ``roles`` has the ids of bos, eos, eot, eom, unk, pad."""
+    """Tokens as they are written, and their kinds, both by id."""
 
     model: str | None
     """The kind of tokenizer."""
@@ -63,6 +63,7 @@ class GgufVocabulary:
     tokens: tuple[str, ...]
     kinds: tuple[int, ...]
     roles: Mapping[str, int]
+    """Ids of bos, eos, eot, eom, unk and pad, as far as there are such tokens."""
 
     @classmethod
     def of(cls, metadata: Mapping[str, Any]) -> Self:

@@ -137,8 +137,9 @@ class PromptTokenizer:
             answer = re.match(rf"\s*({special})", template.capabilities.answer_end)
             call = re.search(rf"({special})\s*$", template.capabilities.call_end)
             for end in (answer, call):
-                if end and not _goes_on(end[1], tokenizer):
-                    yield tokenizer.token_to_id(end[1])
+                token_id = tokenizer.token_to_id(end[1]) if end else None
+                if end and token_id is not None and not _goes_on(end[1], tokenizer):
+                    yield token_id
 
 
 def _goes_on(spelling: str, tokenizer: Tokenizer) -> bool:

@@ -38,7 +38,8 @@ PIECES = (
 )
 BYTES = {PIECES.index("<0xC3>"), PIECES.index("<0xA9>")}
 TO_SPACE = {"type": "Replace", "pattern": {"String": MARK}, "content": " "}
-BYTE_FALLBACK, FUSE = {"type": "ByteFallback"}, {"type": "Fuse"}
+BYTE_FALLBACK: dict[str, Any] = {"type": "ByteFallback"}
+FUSE: dict[str, Any] = {"type": "Fuse"}
 
 
 def replace(pattern: str, content: str, kind: str = "String") -> dict[str, Any]:
@@ -53,7 +54,7 @@ def metaspace(scheme: str) -> dict[str, Any]:
     return {"type": "Metaspace", "replacement": MARK, "prepend_scheme": scheme, "split": True}
 
 
-DECODERS = {
+DECODERS: dict[str, list[dict[str, Any]]] = {
     "K10.1": [BYTE_FALLBACK, metaspace("always"), FUSE, replace("\n ", "\n")],
     "llama": [TO_SPACE, BYTE_FALLBACK, FUSE, strip(" ", 1, 0)],
     "gemma": [TO_SPACE, BYTE_FALLBACK, FUSE],
@@ -97,7 +98,7 @@ def whole_characters(ids: Iterable[int]) -> list[int]:
 
 
 def decoded(tokenizer: Tokenizer, ids: list[int], skip: bool) -> str | None:
-    """What the library makes of the tokens; None where it panics, as at a text that is shorter than what it cuts off."""
+    """What the library makes of the tokens; None where it panics: at texts shorter than what it cuts off."""
     try:
         return str(tokenizer.decode(ids, skip_special_tokens=skip))
     except BaseException as error:

@@ -70,7 +70,7 @@ def deepseek(path: Path, **extra: Any) -> Path:
     """A vocabulary whose control tokens are no letters of the byte alphabet."""
     end, user, assistant, begin = DEEPSEEK
     tokens = [*control(end), *user_defined(user), *control(assistant, begin), *normal(*LETTERS)]
-    ids = {"add_bos_token_id": 3, "add_eos_token_id": 0}
+    ids: dict[str, Any] = {"add_bos_token_id": 3, "add_eos_token_id": 0}
     return write_gguf(path, "gpt2", tokens, add_tokenizer_pre="deepseek-r1-qwen", **ids, **extra)
 
 
@@ -151,7 +151,7 @@ def test_what_stands_around_a_text_of_sentencepiece(flags: dict[str, Any], expec
 def test_what_stands_around_a_text_of_byte_level(
     pre: str, flags: dict[str, Any], expected: list[str], tmp_path: Path
 ) -> None:
-    ids = {"add_bos_token_id": 256, "add_eos_token_id": 257}
+    ids: dict[str, Any] = {"add_bos_token_id": 256, "add_eos_token_id": 257}
     loaded = byte_level(tmp_path / "x.gguf", *control("<b>", "<e>"), add_tokenizer_pre=pre, **ids, **flags)
     assert pieces(loaded, "x", special=True) == expected
 
@@ -197,14 +197,14 @@ def test_several_chat_templates(tmp_path: Path) -> None:
 
 
 def test_all_ends_of_a_turn(tmp_path: Path) -> None:
-    ids = {"add_eos_token_id": 0, "add_eot_token_id": 257, "add_eom_token_id": 256}
+    ids: dict[str, Any] = {"add_eos_token_id": 0, "add_eot_token_id": 257, "add_eom_token_id": 256}
     loaded = byte_level(tmp_path / "x.gguf", *control("<a>", "<b>"), **ids)
     assert loaded.vocabulary.turn_ends == (0, 257, 256)
 
 
 def test_a_unigram_vocabulary(tmp_path: Path) -> None:
     tokens = [*control("<pad>", "</s>"), ("<unk>", TokenType.UNKNOWN), *normal("▁a", "b", "▁", "▁ab")]
-    flags = {"add_eos_token_id": 1, "add_unk_token_id": 2}
+    flags: dict[str, Any] = {"add_eos_token_id": 1, "add_unk_token_id": 2}
     path = write_gguf(
         tmp_path / "x.gguf", "t5", tokens, add_token_scores=[0.0, 0.0, 0.0, -1.0, -2.0, -3.0, -2.5], **flags
     )
@@ -253,7 +253,7 @@ def test_a_git_lfs_pointer(tmp_path: Path) -> None:
 def test_texts_come_back(tmp_path: Path) -> None:
     tokenizers = [byte_level(tmp_path / "a.gguf"), sentencepiece(tmp_path / "b.gguf")]
 
-    @given(st.text(st.characters(exclude_characters="▁", exclude_categories=("Cs",))))
+    @given(st.text(st.characters(codec="utf-8", exclude_characters="▁")))
     def check(text: str) -> None:
         for loaded in tokenizers:
             assert loaded.tokenizer.decode(loaded.tokenizer.encode(text, add_special_tokens=False).ids) == text

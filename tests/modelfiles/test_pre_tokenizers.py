@@ -81,8 +81,14 @@ def original(name: str) -> Path:
 
 @pytest.mark.parametrize(
     ("name", "pre"),
-    [("qwen3", "qwen2"), ("llama3_1", "llama-bpe"), ("deepseek_v3", "deepseek-v3"), ("gptoss", "gpt-4o"), ("gemma3", "")],
-)  # fmt: skip
+    [
+        ("qwen3", "qwen2"),
+        ("llama3_1", "llama-bpe"),
+        ("deepseek_v3", "deepseek-v3"),
+        ("gptoss", "gpt-4o"),
+        ("gemma3", ""),
+    ],
+)
 def test_ids_are_those_of_the_original(name: str, pre: str, tmp_path: Path) -> None:
     folder, path = original(name), tmp_path / "x.gguf"
     if pre:

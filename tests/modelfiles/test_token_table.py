@@ -13,8 +13,8 @@ from engine_svc.offline.text import load_text
 from modelfiles.errors import ModelFileError
 from modelfiles.gguf_tokenizer import load_gguf_tokenizer
 from modelfiles.token_table import read_token_table
-from tests.modelfiles.given import POINTER
-from tests.modelfiles.test_gguf_tokenizer import UNK_BOS_EOS, byte_level, control, deepseek, sentencepiece, user_defined
+from tests.modelfiles.given import POINTER, control, user_defined
+from tests.modelfiles.test_gguf_tokenizer import UNK_BOS_EOS, byte_level, deepseek, sentencepiece
 from tokenizer_svc.limits import Limits
 from tokenizer_svc.loading import load
 from tokenizer_svc.prompt_tokenizer import PromptTokenizer

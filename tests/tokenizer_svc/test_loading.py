@@ -104,7 +104,8 @@ def test_a_gguf_file() -> None:
 
 def test_a_gguf_file_is_loaded_without_torch_and_transformers() -> None:
     """The service's image has no torch, and transformers takes a second."""
-    code = "import sys; from tokenizer_svc.loading import load; load(sys.argv[1]); print({'torch', 'transformers'} & {*sys.modules})"
+    load_it = "import sys; from tokenizer_svc.loading import load; load(sys.argv[1])"
+    code = f"{load_it}; print({{'torch', 'transformers'}} & {{*sys.modules}})"
     command = [sys.executable, "-c", code, str(real.gguf_file())]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "set()"
 
@@ -161,7 +162,8 @@ def test_a_chat_with_control_tokens_outside_the_byte_alphabet(tmp_path: Path) ->
     assert (ids[:2], ids[-1]) == ([3, 1], 2)
     assert max(ids) < tokenizer.vocab_size == 260
     ids, _ = prompt_of(path, "<｜User｜><｜Assistant｜>")
-    assert ids[2:-1] and not {0, 1, 2, 3} & set(ids[2:-1])
+    assert len(ids) > 4
+    assert not {0, 1, 2, 3} & set(ids[2:-1])
 
 
 def test_a_chat_whose_tokens_take_white_space(tmp_path: Path) -> None:
