@@ -1,16 +1,19 @@
-"""Tokens to text: bytes are put together until they are whole characters.
+"""Tokens to text: bytes are put together until they are whole characters, and the decoder's steps done to those.
 
-Joined, the pieces are exactly what ``bytes.decode("utf-8", errors="replace")`` makes of all the bytes at once.
+Joined, the pieces are exactly what ``bytes.decode("utf-8", errors="replace")`` makes of all the bytes at once, with
+the vocabulary's ``text_steps`` done to it. A text that goes on with the prompt's has no first word that would lose its
+space.
 """
 
 from __future__ import annotations
 
 from codecs import utf_8_decode
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from detokenizer_svc.deltas import Content, Item, Marker
 from detokenizer_svc.positions import TokenPositions
+from detokenizer_svc.text_steps import TextSteps
 from detokenizer_svc.vocabulary import UnknownToken, Vocabulary
 
 _REPLACEMENT: Final = "\ufffd"
@@ -73,6 +76,9 @@ class TokenDecoder:
         self._positions = positions
         before = [vocabulary.look_up(vocabulary.bytes_by_id, token_id) for token_id in prompt_tail_ids]
         self._utf8 = Utf8Decoder(b"".join(before))
+        self._skipped: Mapping[int, str] = vocabulary.special if skip_special_tokens else {}
+        self._first: Mapping[int, bytes] = {} if prompt_tail_ids else vocabulary.first
+        self._steps = TextSteps(vocabulary.text_steps, at_start=not prompt_tail_ids) if vocabulary.text_steps else None
 
     def feed(self, token_ids: Sequence[int]) -> list[Item]:
         """The text that is whole now. Raises ``UnknownToken``."""
@@ -82,7 +88,11 @@ class TokenDecoder:
 
     def finish(self) -> list[Item]:
         """The bytes that never became a character."""
-        return _as_items(self._utf8.finish())
+        return _as_items(self._rest())
+
+    def _rest(self) -> str:
+        text = self._utf8.finish()
+        return text if self._steps is None else self._steps.feed(text) + self._steps.finish()
 
     def _feed_with_markers(self, token_ids: Sequence[int]) -> list[Item]:
         items: list[Item] = []
@@ -92,7 +102,7 @@ class TokenDecoder:
         return items
 
     def _marker(self, marker: Marker) -> list[Item]:
-        rest = self._utf8.finish()
+        rest = self._rest()
         if self._positions is not None:
             self._positions.add(len(rest) + len(marker.spelling))
         return [*_as_items(rest), marker]
@@ -100,14 +110,29 @@ class TokenDecoder:
     def _text(self, token_ids: Sequence[int]) -> str:
         table = self._table
         try:
-            if self._positions is None:
-                return self._utf8.decode(b"".join([table[token_id] for token_id in token_ids]))
-            return "".join([self._counted(table[token_id], self._positions) for token_id in token_ids])
+            pieces = [table[token_id] for token_id in token_ids]
         except IndexError:
             raise UnknownToken(f"a token of {max(token_ids)} is outside the vocabulary of {len(table)}") from None
+        if self._first:
+            self._begin(token_ids, pieces)
+        if self._positions is None:
+            return self._characters(b"".join(pieces))
+        return "".join([self._counted(piece, self._positions) for piece in pieces])
+
+    def _begin(self, token_ids: Sequence[int], pieces: list[bytes]) -> None:
+        """Let the first token of the text, if it is among these, be what it is there."""
+        for number, token_id in enumerate(token_ids):
+            if token_id not in self._skipped:
+                pieces[number] = self._first.get(token_id, pieces[number])
+                self._first = {}
+                return
+
+    def _characters(self, data: bytes) -> str:
+        text = self._utf8.decode(data)
+        return text if self._steps is None else self._steps.feed(text)
 
     def _counted(self, data: bytes, positions: TokenPositions) -> str:
-        text = self._utf8.decode(data)
+        text = self._characters(data)
         positions.add(len(text), unfinished=bool(self._utf8.pending))
         return text
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Self
+
+from modelfiles.decoder_steps import TextStep
 
 
 class UnknownToken(Exception):
@@ -22,9 +24,19 @@ class Vocabulary:
     """The same, with nothing for special tokens."""
     special: Mapping[int, str]
     """Spelling of each special token."""
+    first: Mapping[int, bytes] = field(default_factory=dict)
+    """Bytes of those tokens that are others where they begin a text."""
+    text_steps: tuple[TextStep, ...] = ()
+    """What is done to the text of all tokens together."""
 
     @classmethod
-    def of(cls, tokens: Mapping[int, bytes], special: Collection[int] = ()) -> Self:
+    def of(
+        cls,
+        tokens: Mapping[int, bytes],
+        special: Collection[int] = (),
+        first: Mapping[int, bytes] | None = None,
+        text_steps: tuple[TextStep, ...] = (),
+    ) -> Self:
         """A table of the ``tokens``, of which those with an id in ``special`` are special."""
         size = max(tokens, default=-1) + 1
         spelled = [tokens.get(token_id, b"") for token_id in range(size)]
@@ -32,7 +44,9 @@ class Vocabulary:
         for token_id in special:
             text[token_id] = b""
         spelling = {token_id: spelled[token_id].decode("utf-8", "replace") for token_id in special}
-        return cls(tuple(spelled), tuple(text), MappingProxyType(spelling))
+        return cls(
+            tuple(spelled), tuple(text), MappingProxyType(spelling), MappingProxyType(dict(first or {})), text_steps
+        )
 
     def __len__(self) -> int:
         """Number of token ids; every id is below it."""

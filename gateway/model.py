@@ -64,7 +64,11 @@ class Model:
     def of(
         cls, tokenizer: TokenizerInfo, engine: EngineInfo, detokenizer: DetokenizerInfo, parsers: ParserChoice
     ) -> Self:
-        """Raises ``Unavailable`` when the operator wants a format that the detokenizer does not know."""
+        """Raises ``Unavailable`` when the operator wants a format that the detokenizer does not know.
+
+        The same when the three services cannot have been started with the same model.
+        """
+        _check_vocabularies(tokenizer, engine, detokenizer)
         tool_parser = _choose("tool", parsers.tool_parser, tokenizer.tool_parser, detokenizer.tool_parsers)
         reasoning_parser = _choose(
             "reasoning", parsers.reasoning_parser, tokenizer.reasoning_parser, detokenizer.reasoning_parsers
@@ -152,6 +156,25 @@ class Model:
     def _check_token_ids(self, param: str, token_ids: tuple[int, ...] | dict[int, float]) -> None:
         if token_ids and max(token_ids) >= self.vocab_size:
             raise InvalidRequest(f"{param} must hold token ids below {self.vocab_size}", param=param)
+
+
+def _check_vocabularies(tokenizer: TokenizerInfo, engine: EngineInfo, detokenizer: DetokenizerInfo) -> None:
+    """Tokenizer and detokenizer have the same number of ids, and the engine all of them; most have some more.
+
+    Raises ``Unavailable`` with the numbers.
+    """
+    ids, texts = tokenizer.vocab_size, detokenizer.vocab_size
+    if ids and texts and ids != texts:
+        raise Unavailable(
+            f"not ready: the tokenizer has {ids} token ids and the detokenizer has {texts}; "
+            "they were started with different models"
+        )
+    for name, size in (("tokenizer", ids), ("detokenizer", texts)):
+        if size > engine.vocab_size:
+            raise Unavailable(
+                f"not ready: the {name} has {size} token ids and the engine has {engine.vocab_size}; "
+                "they were started with different models"
+            )
 
 
 def check_name(name: str, known: tuple[str, ...], *, param: str | None = "model") -> None:

@@ -60,6 +60,8 @@ class TokenizerInfo:
     """Of each reasoning format that has a pair of them."""
     template_variables: frozenset[str] = frozenset()
     """What the chat template reads."""
+    vocab_size: int = 0
+    """Every token id is below it; 0: it does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,8 @@ class DetokenizerInfo:
     reasoning_parsers: frozenset[str]
     call_syntaxes: tuple[tuple[str, CallSyntax], ...] = ()
     """Of each tool call format in which a model can be made to call."""
+    vocab_size: int = 0
+    """Every token id is below it; 0: it does not say."""
 
 
 @dataclass(frozen=True, slots=True)

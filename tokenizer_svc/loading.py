@@ -1,23 +1,24 @@
 """Loads tokenizers: a Hugging Face folder or id, a GGUF file, or the simulated model's.
 
-transformers takes a second to import, and the simulated model needs none of it: so it is imported where it is used.
+transformers takes a second to import, and only Hugging Face's folders need it: so it is imported where it is used.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from tokenizers import Tokenizer
 
+from modelfiles.errors import ModelFileError
+from modelfiles.gguf_tokenizer import load_gguf_tokenizer
+from modelfiles.lfs import check_no_pointers, check_not_pointer
+from modelfiles.turn_ends import CONFIG_FILES, turn_ends_of
 from protos import simulated
 from svclib.config import SettingsError
 from tokenizer_svc.simulated import CHAT_TEMPLATE, simulated_tokenizer
-
-_GENERATION_CONFIG: Final = "generation_config.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +31,7 @@ class LoadedTokenizer:
     chat_templates: Mapping[str, str]
     """Most models have one, ``default``; some have ``tool_use`` beside it for conversations with tools."""
     eos_token_ids: tuple[int, ...]
-    knows_turn_ends: bool
-    """Whether ``eos_token_ids`` are all tokens that end a turn; else there may be more in the template."""
+    """Tokens that end a turn, by the files; the chat template may write more."""
 
     @property
     def bos_token_id(self) -> int | None:
@@ -47,8 +47,9 @@ def load(source: str, chat_template: Path | None = None) -> LoadedTokenizer:
     if chat_template is None:
         return loaded
     try:
+        check_not_pointer(chat_template)
         return replace(loaded, chat_templates={"default": chat_template.read_text(encoding="utf-8")})
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, ModelFileError) as error:
         raise SettingsError(f"cannot read the chat template {chat_template}: {error}") from None
 
 
@@ -72,7 +73,6 @@ def _simulated() -> LoadedTokenizer:
         special_tokens={"eos_token": simulated.EOS_TOKEN},
         chat_templates={"default": CHAT_TEMPLATE},
         eos_token_ids=(simulated.EOS_TOKEN_ID,),
-        knows_turn_ends=True,
     )
 
 
@@ -85,25 +85,24 @@ def _logging_with_ours() -> None:
 
 
 def _from_gguf(path: Path) -> LoadedTokenizer:
-    from svclib.gguf_tokenizer import load_gguf_tokenizer
-
-    _logging_with_ours()
-    backend, turn_ends = load_gguf_tokenizer(path)
-    return _loaded(backend, turn_ends, knows_turn_ends=False)
+    loaded = load_gguf_tokenizer(path)
+    return LoadedTokenizer(
+        tokenizer=loaded.tokenizer,
+        special_tokens=loaded.special_tokens,
+        chat_templates=loaded.chat_templates,
+        eos_token_ids=loaded.vocabulary.turn_ends,
+    )
 
 
 def _from_hugging_face(source: str) -> LoadedTokenizer:
+    """From files that transformers reads. There must be a tokenizer of the ``tokenizers`` library among them."""
     from transformers import AutoTokenizer
 
     _logging_with_ours()
     is_local = Path(source).is_dir()
+    if is_local:
+        check_no_pointers(Path(source), ("*.json", "*.jinja", "*.model"))
     backend = AutoTokenizer.from_pretrained(source, local_files_only=is_local, trust_remote_code=False)
-    turn_ends = _generation_eos(source)
-    return _loaded(backend, turn_ends, knows_turn_ends=bool(turn_ends))
-
-
-def _loaded(backend: Any, turn_ends: tuple[int, ...], *, knows_turn_ends: bool) -> LoadedTokenizer:
-    """From a transformers tokenizer, which must be one of the ``tokenizers`` library."""
     if not backend.is_fast:
         raise SettingsError(f"{type(backend).__name__} is not supported: there must be a tokenizer.json")
     templates = backend.chat_template or {}
@@ -112,22 +111,20 @@ def _loaded(backend: Any, turn_ends: tuple[int, ...], *, knows_turn_ends: bool) 
         tokenizer=backend.backend_tokenizer,
         special_tokens=backend.special_tokens_map,
         chat_templates={"default": templates} if isinstance(templates, str) else templates,
-        eos_token_ids=tuple(dict.fromkeys((*turn_ends, *own))),
-        knows_turn_ends=knows_turn_ends,
+        eos_token_ids=tuple(dict.fromkeys((*_ends_in_configs(source), *own))),
     )
 
 
-def _generation_eos(source: str) -> tuple[int, ...]:
-    """End-of-sequence ids of ``generation_config.json``; empty when there is none."""
+def _ends_in_configs(source: str) -> tuple[int, ...]:
+    """The ends of a turn that the configurations of a folder or a Hugging Face id name."""
     from transformers.utils.hub import cached_file
 
-    path = cached_file(
-        source,
-        _GENERATION_CONFIG,
-        _raise_exceptions_for_missing_entries=False,
-        _raise_exceptions_for_connection_errors=False,
+    paths = [_cached(cached_file, source, name) for name in CONFIG_FILES]
+    return turn_ends_of(Path(path) for path in paths if path is not None)
+
+
+def _cached(cached_file: Any, source: str, name: str) -> Any:
+    """The path of one file, None if there is none."""
+    return cached_file(
+        source, name, _raise_exceptions_for_missing_entries=False, _raise_exceptions_for_connection_errors=False
     )
-    if path is None:
-        return ()
-    eos = json.loads(Path(path).read_text(encoding="utf-8")).get("eos_token_id") or []
-    return (eos,) if isinstance(eos, int) else tuple(eos)

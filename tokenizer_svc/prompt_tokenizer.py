@@ -62,8 +62,7 @@ class PromptTokenizer:
             for name, tags in formats.THINK_TAGS.items()
         }
         """By the name of the reasoning format."""
-        inferred = () if loaded.knows_turn_ends else self._turn_ends(loaded.tokenizer)
-        self.eos_token_ids = tuple(dict.fromkeys((*loaded.eos_token_ids, *inferred)))
+        self.eos_token_ids = tuple(dict.fromkeys((*loaded.eos_token_ids, *self._turn_ends(loaded.tokenizer))))
 
     @property
     def template_version(self) -> str:
@@ -144,8 +143,19 @@ class PromptTokenizer:
             answer = re.match(rf"\s*({special})", template.capabilities.answer_end)
             call = re.search(rf"({special})\s*$", template.capabilities.call_end)
             for end in (answer, call):
-                if end and (token_id := tokenizer.token_to_id(end[1])) is not None:
+                token_id = tokenizer.token_to_id(end[1]) if end else None
+                if end and token_id is not None and not _goes_on(end[1], tokenizer):
                     yield token_id
+
+
+def _goes_on(spelling: str, tokenizer: Tokenizer) -> bool:
+    """Whether a turn goes on after this token: a tag around calls, or harmony's end of one message of a turn.
+
+    That harmony is spoken is seen from its tokens, as llama.cpp does.
+    """
+    if spelling == "<|end|>":
+        return all(tokenizer.token_to_id(other) is not None for other in ("<|return|>", "<|call|>"))
+    return "tool" in spelling
 
 
 def _compile(loaded: LoadedTokenizer, controls: frozenset[str], limits: Limits) -> dict[str, ChatTemplate]:

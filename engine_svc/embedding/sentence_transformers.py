@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from engine_svc.embedding.interface import Pooling
 from engine_svc.models.config import RawConfig
-from engine_svc.weights.errors import ModelLoadError
+from engine_svc.weights.errors import ModelLoadError, check_is_file_itself
 
 MODULES_FILE: Final = "modules.json"
 _LENGTH_FILE: Final = "sentence_bert_config.json"
@@ -87,6 +87,7 @@ def _max_seq_length(folder: Path) -> int | None:
 
 
 def _read(file: Path, kind: type[Any]) -> Any:
+    check_is_file_itself(file)
     try:
         content = json.loads(file.read_bytes())
     except (OSError, ValueError) as error:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from modelfiles.errors import ModelFileError
+from modelfiles.gguf_vocabulary import read_vocabulary
+from modelfiles.lfs import check_not_pointer
+from modelfiles.token_spelling import added_tokens
+from modelfiles.token_table import read_json
+from modelfiles.turn_ends import CONFIG_FILES, turn_ends_of
 from protos import simulated
 from svclib.config import SettingsError
 
@@ -33,15 +39,11 @@ def load_vocabulary(source: str) -> Vocabulary:
 
 
 def _from_gguf(path: Path) -> Vocabulary:
-    from gguf import GGUFReader
-
     try:
-        fields = GGUFReader(path).fields
-        size = len(fields["tokenizer.ggml.tokens"].data)
-    except (ValueError, KeyError) as error:
+        vocabulary = read_vocabulary(path)
+    except (ModelFileError, OSError) as error:
         raise SettingsError(f"{path} is not a GGUF file with a tokenizer: {error}") from None
-    eos = fields.get("tokenizer.ggml.eos_token_id")
-    return Vocabulary(size, () if eos is None else (int(eos.contents()),))
+    return Vocabulary(len(vocabulary.tokens), vocabulary.turn_ends)
 
 
 def _from_folder(folder: Path) -> Vocabulary:
@@ -62,17 +64,23 @@ def _from_hub(repository: str) -> Vocabulary:
 
 
 def _from_files(source: str, find: Callable[[str], Path | None]) -> Vocabulary:
-    """From ``tokenizer.json`` and, for the end of a sequence, ``tokenizer_config.json``."""
+    """From ``tokenizer.json`` and, for the ends of a sequence, the configurations beside it."""
     from tokenizers import Tokenizer
 
     if (tokenizer_file := find("tokenizer.json")) is None:
         raise SettingsError(f"tokenizer: no tokenizer.json in {source}")
-    ids = Tokenizer.from_file(str(tokenizer_file)).get_vocab(with_added_tokens=True)
-    config_file = find("tokenizer_config.json")
-    eos = _eos_spelling(config_file) if config_file is not None else ""
-    return Vocabulary(max(ids.values()) + 1, (ids[eos],) if eos in ids else ())
+    try:
+        check_not_pointer(tokenizer_file)
+        config_file = find("tokenizer_config.json")
+        config = read_json(config_file) if config_file is not None else {}
+        ids = Tokenizer.from_file(str(tokenizer_file)).get_vocab(with_added_tokens=True)
+        ids |= {token["content"]: token_id for token_id, token in added_tokens({}, config)}
+        ends = turn_ends_of(path for name in CONFIG_FILES if (path := find(name)) is not None)
+    except ModelFileError as error:
+        raise SettingsError(f"tokenizer: {error}") from None
+    own = (ids[eos],) if (eos := _spelling(config.get("eos_token"))) in ids else ()
+    return Vocabulary(max(ids.values()) + 1, tuple(dict.fromkeys((*ends, *own))))
 
 
-def _eos_spelling(config_file: Path) -> str:
-    eos = json.loads(config_file.read_text(encoding="utf-8")).get("eos_token")
-    return str(eos.get("content", "")) if isinstance(eos, dict) else str(eos or "")
+def _spelling(token: Any) -> str:
+    return str(token.get("content", "")) if isinstance(token, dict) else str(token or "")

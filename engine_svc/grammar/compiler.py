@@ -12,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from time import perf_counter
 from typing import Final
 
@@ -113,11 +114,17 @@ class GrammarCompiler:
 def load_vocabulary(source: str, size: int) -> Vocabulary | None:
     """Of ``simulated``, a folder, a GGUF file or a Hugging Face id; None if unknown. ``size`` is the model's."""
     try:
-        tokens = simulated_tokens() if source in ("", MODEL_NAME) else read_token_bytes(locate(source))
+        tokens = simulated_tokens() if source in ("", MODEL_NAME) else read_token_bytes(_place(source))
     except VocabularyError as error:
         log.warning("outputs cannot be constrained", reason=str(error))
         return None
     return vocabulary_of(tokens, size)
+
+
+def _place(source: str) -> Path:
+    """Where the tokenizer is; a folder with one need not hold a model."""
+    folder = Path(source).expanduser()
+    return folder if (folder / "tokenizer.json").is_file() else locate(source)
 
 
 def vocabulary_of(tokens: TokenBytes, size: int) -> Vocabulary:

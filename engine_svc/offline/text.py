@@ -9,6 +9,7 @@ from typing import Any
 
 from engine_svc.weights.errors import ModelLoadError
 from engine_svc.weights.source import locate
+from modelfiles.lfs import check_no_pointers
 
 
 class Text:
@@ -61,16 +62,27 @@ def load_text(model: str) -> Text:
     """
     path = locate(model)
     try:
+        if path.is_dir():
+            check_no_pointers(path, ("*.json", "*.jinja", "*.model"))
         return Text(_from_gguf(path) if path.suffix == ".gguf" else _from_hugging_face(model))
     except Exception as error:  # The libraries raise whatever they like at files they do not understand.
         raise ModelLoadError(f"cannot load a tokenizer from {model}: {error}") from error
 
 
 def _from_gguf(path: Path) -> Any:
-    from svclib.gguf_tokenizer import load_gguf_tokenizer
+    """The tokenizer of the services, in transformers' clothes: it has the chat templates, and their sandbox."""
+    from transformers import TokenizersBackend
 
-    tokenizer, _ = load_gguf_tokenizer(path)
-    return tokenizer
+    from modelfiles.gguf_tokenizer import load_gguf_tokenizer
+
+    loaded = load_gguf_tokenizer(path)
+    templates = dict(loaded.chat_templates)
+    return TokenizersBackend(  # type: ignore[no-untyped-call]
+        tokenizer_object=loaded.tokenizer,
+        post_processor=loaded.tokenizer.post_processor,
+        chat_template=templates if templates.keys() - {"default"} else templates.get("default"),
+        **loaded.special_tokens,
+    )
 
 
 def _from_hugging_face(model: str) -> Any:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from engine_svc.weights.gguf_blocks import KEPT, read_blocks
 from engine_svc.weights.gguf_config import ROPE_TENSORS, RopeFactors, architecture_of, read_config
 from engine_svc.weights.gguf_header import TensorInfo, read_header
 from engine_svc.weights.quantized import QuantizedRows
+from modelfiles.gguf_vocabulary import turn_ends_in_metadata
 
 _CHUNK_ELEMENTS: Final = 1 << 20
 """Elements converted at a time: what fits a cache, and bounds the memory that loading takes on top of the model."""
@@ -43,7 +44,7 @@ class GgufFile:
         self._infos = {info.name: info for info in header.tensors}
         self._architecture = architecture_of(path, header)
         self.config = read_config(path, header, self._rope_factors)
-        self.eos_token_ids = _eos_token_ids(header.metadata)
+        self.eos_token_ids = tuple(sorted(turn_ends_in_metadata(header.metadata)))
 
     @property
     def is_quantized(self) -> bool:
@@ -133,8 +134,3 @@ def _row_order(num_rows: int, num_heads: int) -> npt.NDArray[np.int64]:
     (``permute`` in convert_hf_to_gguf.py); this undoes it.
     """
     return np.arange(num_rows).reshape(num_heads, -1, 2).swapaxes(1, 2).ravel()
-
-
-def _eos_token_ids(metadata: dict[str, Any]) -> tuple[int, ...]:
-    keys = ("eos_token_id", "eot_token_id", "eom_token_id")
-    return tuple(sorted({metadata[key] for key in (f"tokenizer.ggml.{key}" for key in keys) if key in metadata}))

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 from gguf.constants import GGML_QUANT_SIZES, GGUF_DEFAULT_ALIGNMENT, GGMLQuantizationType, GGUFValueType
 
-from engine_svc.weights.errors import ModelLoadError
+from engine_svc.weights.errors import ModelLoadError, check_is_file_itself
 
 _MAGIC: Final = b"GGUF"
 _VERSIONS: Final = (2, 3)
@@ -66,6 +66,7 @@ class GgufHeader:
 
 def read_header(path: Path) -> GgufHeader:
     """Raises ``ModelLoadError`` if the file is not a GGUF file of a known version, or ends too early."""
+    check_is_file_itself(path)
     with path.open("rb") as file:
         try:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:

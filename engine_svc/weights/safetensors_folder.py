@@ -11,7 +11,9 @@ from typing import Any, Final
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from engine_svc.weights.errors import ModelLoadError
+from engine_svc.weights.errors import ModelLoadError, check_is_file_itself
+from modelfiles.errors import ModelFileError
+from modelfiles.turn_ends import turn_ends_in
 
 _INDEX: Final = "model.safetensors.index.json"
 _ELEMENT_TYPES: Final = ("F64", "F32", "F16", "BF16")
@@ -29,11 +31,12 @@ class SafetensorsFolder:
             raise ModelLoadError(
                 f"{folder}: quantised safetensors are not supported; use F32, F16, BF16 or a .gguf file"
             )
-        self.eos_token_ids = _eos_token_ids(folder, self.config)
+        self.eos_token_ids = _eos_token_ids(folder)
         self._files = _weight_files(folder)
 
     def tensors(self) -> Iterator[_Tensor]:
         for path in self._files:
+            check_is_file_itself(path)
             try:
                 with safe_open(path, framework="pt") as file:
                     yield from (_describe(path, file, name) for name in file.keys())  # noqa: SIM118 - not a mapping
@@ -77,16 +80,15 @@ def _weight_files(folder: Path) -> list[Path]:
     return [folder / name for name in names]
 
 
-def _eos_token_ids(folder: Path, config: dict[str, Any]) -> tuple[int, ...]:
-    generation = folder / "generation_config.json"
-    sources = [config, _read_json(generation) if generation.is_file() else {}]
-    given = [source.get("eos_token_id") for source in sources]
-    return tuple(
-        sorted({token for ids in given for token in (ids if isinstance(ids, list) else [ids]) if token is not None})
-    )
+def _eos_token_ids(folder: Path) -> tuple[int, ...]:
+    try:
+        return tuple(sorted(turn_ends_in(folder)))
+    except ModelFileError as error:
+        raise ModelLoadError(str(error)) from error
 
 
 def _read_json(path: Path) -> dict[str, Any]:
+    check_is_file_itself(path)
     try:
         content = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:

@@ -56,6 +56,7 @@ class DetokenizerClient:
             frozenset(info.tool_parsers),
             frozenset(info.reasoning_parsers),
             tuple((syntax.tool_parser, _call_syntax(syntax)) for syntax in info.call_syntaxes),
+            info.vocab_size,
         )
 
     def format(
@@ -73,7 +74,7 @@ class DetokenizerClient:
         choice = request.tool_choice
         message = detokenizer_pb2.FormatRequest(
             request_id=opening.request_id,
-            prompt_tail_ids=prompt.token_ids[-PROMPT_TAIL_TOKENS:],
+            prompt_tail_ids=prompt.token_ids[-PROMPT_TAIL_TOKENS:] if request.continue_final_message else (),
             stop=request.stop,
             reasoning_parser=reasoning_parser,
             reasoning_state=common_pb2.ReasoningState.ValueType(reasoning_state),

@@ -32,6 +32,7 @@ class TokenizerClient:
             reasoning_parser=info.reasoning_parser,
             reasoning_tags=tuple((tags.reasoning_parser, _reasoning_tags(tags)) for tags in info.reasoning_tags),
             template_variables=frozenset(info.template_variables),
+            vocab_size=info.vocab_size,
         )
 
     async def render(self, request: ChatRequest, request_id: str) -> Prompt:

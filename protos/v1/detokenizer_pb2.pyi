@@ -54,7 +54,9 @@ class FormatRequest(_message.Message):
     """Calls count only behind the thinking, because only there the output was constrained."""
     @_builtins.property
     def prompt_tail_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The last tokens of the prompt, so that a character begun there can be completed."""
+        """The last tokens of the prompt where the output goes on with its text, so that a character begun there can be
+        completed and a first word keeps its space; empty: the output is a text of its own.
+        """
 
     @_builtins.property
     def stop(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SERVICES = ("gateway", "tokenizer_svc", "engine_svc", "detokenizer_svc")
-SHARED = ("svclib", "protos")
+SHARED = ("svclib", "modelfiles", "protos")
 OURS = (*SERVICES, *SHARED, "pellucid")
 
 
@@ -36,7 +36,7 @@ def top(name: str) -> str:
 
 
 @pytest.mark.parametrize("service", SERVICES)
-def test_a_service_imports_itself_svclib_and_protos(service: str) -> None:
+def test_a_service_imports_itself_and_what_is_shared(service: str) -> None:
     for path in sources(service):
         strangers = {top(name) for name in imports(path)} & set(OURS) - {service, *SHARED}
         assert not strangers, f"{path} imports {strangers}"
@@ -45,6 +45,11 @@ def test_a_service_imports_itself_svclib_and_protos(service: str) -> None:
 def test_svclib_imports_no_service() -> None:
     for path in sources("svclib"):
         assert not {top(name) for name in imports(path)} & {*SERVICES, "pellucid"}
+
+
+def test_modelfiles_imports_no_service() -> None:
+    for path in sources("modelfiles"):
+        assert not {top(name) for name in imports(path)} & {*SERVICES, "svclib", "pellucid"}
 
 
 def test_the_command_line_imports_no_service() -> None:
@@ -62,6 +67,8 @@ def test_the_command_line_imports_no_service() -> None:
         ("engine_svc.offline", ("torch", "transformers", "grpc", "google.protobuf")),
         ("svclib.session", ("torch", "fastapi")),
         ("svclib.server", ("torch", "fastapi")),
+        ("modelfiles.gguf_tokenizer", ("torch", "transformers", "gguf", "grpc", "google.protobuf")),
+        ("modelfiles.token_table", ("torch", "transformers", "gguf", "grpc", "google.protobuf", "tokenizers")),
         ("detokenizer_svc.server", ("torch", "transformers")),
         ("gateway.server", ("torch", "transformers")),
     ],

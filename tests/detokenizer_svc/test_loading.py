@@ -17,6 +17,7 @@ from detokenizer_svc.loading import VocabularyError, from_gguf, from_json, load
 from detokenizer_svc.vocabulary import Vocabulary
 from protos import simulated
 from tests.detokenizer_svc.given import cut, run
+from tests.modelfiles.given import POINTER
 
 FOLDER = Path(__file__).parents[2] / ".models" / "tokenizers"
 NAMES = ("deepseek_v3", "gemma3", "gptoss", "llama3_1", "qwen3")
@@ -262,3 +263,11 @@ def test_gguf_files_that_cannot_be_read(tmp_path: Path) -> None:
     for path in gguf_files(tmp_path):
         with pytest.raises(VocabularyError, match="cannot read"):
             load(str(path))
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "x.gguf"])
+def test_git_lfs_pointers(tmp_path: Path, name: str) -> None:
+    (tmp_path / "tokenizer.json").write_text(json.dumps(description({"type": "ByteLevel"}, {"a": 0})))
+    (tmp_path / name).write_bytes(POINTER)
+    with pytest.raises(VocabularyError, match="is a Git LFS pointer, not the file itself; run git lfs pull"):
+        load(str(tmp_path / name if name == "x.gguf" else tmp_path))

@@ -21,6 +21,7 @@ from svclib.errors import (
 from svclib.server import unary
 from tests.gateway.running import HI, MODEL, Stack, scripted_stack, until
 from tests.gateway.scripted import (
+    VOCABULARY,
     FormatCall,
     GenerateCall,
     ScriptedDetokenizer,
@@ -356,3 +357,20 @@ async def test_one_failure_is_not_another_s() -> None:
         for content, response in zip(asked, responses, strict=True):
             assert response.status_code == (500 if content == "bad" else 200)
             assert content == "bad" or collect(response.text).choices[0].content == "hello"
+
+
+@pytest.mark.parametrize("logits", [VOCABULARY - 1, VOCABULARY + 1])
+async def test_services_that_were_started_with_different_models(logits: int) -> None:
+    """Logits beyond the tokens are usual; tokens beyond the logits are not."""
+    engine = ScriptedEngine()
+    engine.info.vocab_size = logits
+    async with scripted_stack(engine, ready=False) as stack, stack.http() as client:
+        await until(lambda: all(stack.gateway.peers()[service][stack.peer(service).address] for service in stack.peers))
+        ready, answer = await client.get("/ready"), await stack.chat()
+        if logits > VOCABULARY:
+            assert (ready.status_code, answer.status_code) == (200, 200)
+            return
+        for response in (ready, answer):
+            assert response.status_code == 503
+            said = f"the tokenizer has {VOCABULARY} token ids and the engine has {logits}"
+            assert said in response.json()["error"]["message"]

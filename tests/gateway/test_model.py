@@ -229,3 +229,28 @@ def test_a_format_of_the_content_needs_no_calls() -> None:
     with pytest.raises(Unsupported) as caught:
         model(supports_constraints=False).check(formatted)
     assert caught.value.param == "response_format"
+
+
+@pytest.mark.parametrize(
+    ("ids", "texts", "logits", "told"),
+    [
+        (50, 50, 50, ""),
+        (49, 49, 50, ""),
+        (0, 0, 50, ""),
+        (49, 50, 50, "the tokenizer has 49 token ids and the detokenizer has 50"),
+        (51, 51, 50, "the tokenizer has 51 token ids and the engine has 50"),
+        (0, 51, 50, "the detokenizer has 51 token ids and the engine has 50"),
+    ],
+)
+def test_services_of_different_models_are_not_ready(ids: int, texts: int, logits: int, told: str) -> None:
+    peers = (
+        replace(TOKENIZER, vocab_size=ids),
+        replace(ENGINE, vocab_size=logits),
+        replace(DETOKENIZER, vocab_size=texts),
+    )
+    if not told:
+        assert Model.of(*peers, AUTO).vocab_size == logits
+        return
+    with pytest.raises(Unavailable, match=told) as caught:
+        Model.of(*peers, AUTO)
+    assert "different models" in caught.value.message

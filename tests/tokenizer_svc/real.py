@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from tokenizers import pre_tokenizers
 from transformers import AutoTokenizer
 
 from tests.fetch_tokenizers import FOLDER
@@ -51,10 +52,13 @@ def ours(name: str) -> PromptTokenizer:
 
 @cache
 def theirs(name: str) -> Any:
-    """The tokenizer of transformers."""
+    """The tokenizer of transformers; for a GGUF file, with the pre-tokenizer that its conversion leaves out."""
     path = source(name)
     if name == SMOLLM2:
-        return AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+        tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+        steps = [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+        tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
+        return tokenizer
     tokenizer = AutoTokenizer.from_pretrained(path)
     if template := template_file(name):
         tokenizer.chat_template = template.read_text()

@@ -9,8 +9,12 @@ import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from svclib.config import SettingsError
+from tests.modelfiles.given import POINTER, control, write_gguf
+from tests.modelfiles.test_gguf_tokenizer import byte_level, deepseek, sentencepiece
 from tests.tokenizer_svc import real, templates, tiny
+from tokenizer_svc.conversation import Conversation, Message
 from tokenizer_svc.loading import load
+from tokenizer_svc.prompt_tokenizer import PromptTokenizer
 
 
 @pytest.fixture
@@ -29,20 +33,43 @@ def test_a_folder(folder: Path) -> None:
     assert loaded.chat_templates == {"default": templates.CHATML}
     assert loaded.eos_token_ids == (reference.eos_token_id,)
     assert loaded.bos_token_id == reference.bos_token_id
-    assert not loaded.knows_turn_ends
 
 
-@pytest.mark.parametrize(("given", "expected"), [([1, 2], (1, 2)), (3, (3,))])
-def test_end_tokens_of_the_generation_config(folder: Path, given: object, expected: tuple[int, ...]) -> None:
-    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": given}))
+@pytest.mark.parametrize("name", ["generation_config.json", "config.json"])
+@pytest.mark.parametrize(
+    ("given", "expected"), [([1, 2], (1, 2)), (3, (3,)), (0, (0,)), ([0], (0,)), (None, ()), ([], ())]
+)
+def test_end_tokens_of_a_configuration(folder: Path, name: str, given: object, expected: tuple[int, ...]) -> None:
+    (folder / name).write_text(json.dumps({"eos_token_id": given}))
     loaded = load(str(folder))
     assert loaded.eos_token_ids == (*expected, loaded.tokenizer.token_to_id("</s>"))
-    assert loaded.knows_turn_ends
 
 
-def test_a_generation_config_that_says_nothing(folder: Path) -> None:
-    (folder / "generation_config.json").write_text("{}")
-    assert not load(str(folder)).knows_turn_ends
+def test_end_tokens_of_both_configurations(folder: Path) -> None:
+    (folder / "generation_config.json").write_text('{"eos_token_id": [0]}')
+    (folder / "config.json").write_text('{"eos_token_id": 1}')
+    assert load(str(folder)).eos_token_ids[:2] == (0, 1)
+
+
+def test_end_tokens_that_are_none(folder: Path) -> None:
+    (folder / "generation_config.json").write_text('{"eos_token_id": "</s>"}')
+    with pytest.raises(SettingsError, match="eos_token_id must be a token id or a list of them"):
+        load(str(folder))
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "config.json", "chat_template.jinja"])
+def test_a_git_lfs_pointer_in_a_folder(folder: Path, name: str) -> None:
+    (folder / name).write_bytes(POINTER)
+    with pytest.raises(SettingsError, match=f"{name} is a Git LFS pointer, not the file itself; run git lfs pull"):
+        load(str(folder))
+
+
+def test_a_git_lfs_pointer_alone(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(POINTER)
+    for source, template in ((str(path), None), ("simulated", path)):
+        with pytest.raises(SettingsError, match="is a Git LFS pointer"):
+            load(source, template)
 
 
 def test_another_chat_template(folder: Path) -> None:
@@ -75,11 +102,12 @@ def test_a_gguf_file() -> None:
     assert loaded.eos_token_ids == (2,)
 
 
-def test_a_gguf_file_is_loaded_without_torch() -> None:
-    """The service's image has none."""
-    code = "import sys; from tokenizer_svc.loading import load; load(sys.argv[1]); print('torch' in sys.modules)"
+def test_a_gguf_file_is_loaded_without_torch_and_transformers() -> None:
+    """The service's image has no torch, and transformers takes a second."""
+    load_it = "import sys; from tokenizer_svc.loading import load; load(sys.argv[1])"
+    code = f"{load_it}; print({{'torch', 'transformers'}} & {{*sys.modules}})"
     command = [sys.executable, "-c", code, str(real.gguf_file())]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "False"
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "set()"
 
 
 @pytest.mark.parametrize("content", [b"", b"GGUF", b"nothing of the kind" * 10])
@@ -113,3 +141,59 @@ def test_a_chat_template_that_cannot_be_read(tmp_path: Path) -> None:
     for path in (tmp_path / "missing", tmp_path / "binary", tmp_path):
         with pytest.raises(SettingsError, match="cannot read the chat template"):
             load("simulated", path)
+
+
+DEEPSEEK_TEMPLATE = (
+    "{{ bos_token }}{% for m in messages %}{{ '<｜User｜>' + m.content }}{% endfor %}{{ '<｜Assistant｜>' }}"
+)
+PHI3_TEMPLATE = (
+    "{% for m in messages %}{{'<|' + m.role + '|>\\n' + m.content + '<|end|>\\n'}}{% endfor %}{{ '<|assistant|>\\n' }}"
+)
+
+
+def prompt_of(path: Path, text: str = "hi") -> tuple[list[int], PromptTokenizer]:
+    tokenizer = PromptTokenizer(load(str(path)), real.LIMITS)
+    return tokenizer.render(Conversation((Message("user", text),))).token_ids, tokenizer
+
+
+def test_a_chat_with_control_tokens_outside_the_byte_alphabet(tmp_path: Path) -> None:
+    path = deepseek(tmp_path / "x.gguf", add_chat_template=DEEPSEEK_TEMPLATE)
+    ids, tokenizer = prompt_of(path)
+    assert (ids[:2], ids[-1]) == ([3, 1], 2)
+    assert max(ids) < tokenizer.vocab_size == 260
+    ids, _ = prompt_of(path, "<｜User｜><｜Assistant｜>")
+    assert len(ids) > 4
+    assert not {0, 1, 2, 3} & set(ids[2:-1])
+
+
+def test_a_chat_whose_tokens_take_white_space(tmp_path: Path) -> None:
+    more = control("<|user|>", "<|assistant|>", "<|end|>")
+    path = tmp_path / "x.gguf"
+    tokens = sentencepiece(path, *more, architecture="phi3", add_chat_template=PHI3_TEMPLATE).vocabulary.tokens
+    ids, tokenizer = prompt_of(path)
+    assert [tokens[token_id] for token_id in ids] == ["<|user|>", "▁hi", "<|end|>", "<|assistant|>"]
+    assert tokenizer.eos_token_ids == (2, tokens.index("<|end|>"))
+
+
+def test_a_template_of_its_own_for_tools_in_a_gguf_file(tmp_path: Path) -> None:
+    both = [{"name": "default", "template": templates.CHATML}, {"name": "tool_use", "template": templates.WITH_TOOLS}]
+    path = tmp_path / "x.gguf"
+    byte_level(path, *control("<|im_start|>", "<|im_end|>"), add_chat_template=both)
+    tokenizer = PromptTokenizer(load(str(path)), real.LIMITS)
+    assert tokenizer.capabilities is not None
+    assert tokenizer.capabilities.tools
+    assert tokenizer.eos_token_ids == (257,)
+
+
+def test_client_text_is_tokenised_as_the_default_model_was_trained() -> None:
+    tokenizer = PromptTokenizer(load(str(real.gguf_file())), real.LIMITS)
+    lines = (Path(__file__).parents[1] / "modelfiles" / "smollm2_ids.jsonl").read_text().splitlines()
+    for each in map(json.loads, lines):
+        ids = tokenizer.tokenize(each["text"], "x", add_special_tokens=False, parse_special_tokens=False)
+        assert ids == each["ids"], each["text"]
+
+
+def test_a_pre_tokenizer_that_is_not_known(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "x.gguf", "gpt2", control("<s>"), add_tokenizer_pre="strange")
+    with pytest.raises(SettingsError, match=r"cannot load a tokenizer from .*: the pre-tokenizer 'strange'"):
+        load(str(path))

@@ -3,6 +3,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from tokenizers import AddedToken, Tokenizer
 
 from svclib.config import SettingsError
 from svclib.errors import InvalidRequest, Unsupported
@@ -18,13 +19,12 @@ LIMITS = Limits(5, 1_000_000)
 USER = Conversation((Message("user", "hi"),))
 
 
-def loaded(*, knows_turn_ends: bool = False, eos: tuple[int, ...] = (), **chat_templates: str) -> LoadedTokenizer:
+def loaded(*, eos: tuple[int, ...] = (), **chat_templates: str) -> LoadedTokenizer:
     return LoadedTokenizer(
         tokenizer=tiny.byte_level(),
         special_tokens={"bos_token": "<s>", "eos_token": "</s>"},
         chat_templates=chat_templates,
         eos_token_ids=eos,
-        knows_turn_ends=knows_turn_ends,
     )
 
 
@@ -93,9 +93,32 @@ def test_what_does_not_directly_follow_an_answer_does_not_end_it() -> None:
     assert PromptTokenizer(loaded(default=source, eos=(5,)), LIMITS).eos_token_ids == (5,)
 
 
-def test_nor_are_they_looked_for_when_the_files_name_them() -> None:
-    tokenizer = PromptTokenizer(loaded(default=templates.CHATML, eos=(5, 5, 6), knows_turn_ends=True), LIMITS)
-    assert tokenizer.eos_token_ids == (5, 6)
+def test_the_template_adds_to_the_tokens_that_the_files_name() -> None:
+    tokenizer = PromptTokenizer(loaded(default=templates.CHATML, eos=(5, 5, 0)), LIMITS)
+    assert tokenizer.eos_token_ids == (5, 0, token_id("<|im_end|>"))
+
+
+def with_special(*spellings: str) -> Tokenizer:
+    tokenizer = Tokenizer.from_str(tiny.byte_level().to_str())
+    tokenizer.add_special_tokens([AddedToken(spelling, special=True) for spelling in spellings])
+    return tokenizer
+
+
+@pytest.mark.parametrize(
+    ("special", "ends"), [(("<|end|>",), ("<|end|>",)), (("<|end|>", "<|return|>", "<|call|>"), ())]
+)
+def test_harmonys_end_of_a_message_is_no_end_of_a_turn(special: tuple[str, ...], ends: tuple[str, ...]) -> None:
+    tokenizer = with_special(*special)
+    template = templates.CHATML.replace("<|im_end|>", "<|end|>")
+    found = PromptTokenizer(LoadedTokenizer(tokenizer, {}, {"default": template}, (5,)), LIMITS).eos_token_ids
+    assert found == (5, *(tokenizer.token_to_id(end) for end in ends))
+
+
+def test_the_closing_tag_of_a_call_is_no_end_of_a_turn() -> None:
+    tokenizer = with_special("<|tool_end|>")
+    template = templates.WITH_TOOLS.replace("</tool_call>", "<|tool_end|>").replace("<|im_end|>", "")
+    found = PromptTokenizer(LoadedTokenizer(tokenizer, {}, {"default": template}, (5,)), LIMITS).eos_token_ids
+    assert tokenizer.token_to_id("<|tool_end|>") not in found
 
 
 def test_bytes() -> None:

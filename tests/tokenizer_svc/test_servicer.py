@@ -83,7 +83,7 @@ async def service(tokenizer: PromptTokenizer) -> AsyncIterator[Served]:
 
 def base_model(**chat_templates: str) -> PromptTokenizer:
     special = {"bos_token": "<s>", "eos_token": "</s>"}
-    return PromptTokenizer(LoadedTokenizer(tiny.byte_level(), special, chat_templates, (7,), True), LIMITS)
+    return PromptTokenizer(LoadedTokenizer(tiny.byte_level(), special, chat_templates, (7,)), LIMITS)
 
 
 def user(text: str) -> pb.ChatMessage:
@@ -233,7 +233,7 @@ async def test_tokenize_with_special_tokens() -> None:
 
 async def test_bytes_that_the_vocabulary_does_not_have() -> None:
     words = Tokenizer(models.WordLevel({"<unk>": 0, "fox": 1}, unk_token="<unk>"))
-    async with served(PromptTokenizer(LoadedTokenizer(words, {}, {}, (0,), True), LIMITS)) as service:
+    async with served(PromptTokenizer(LoadedTokenizer(words, {}, {}, (0,)), LIMITS)) as service:
         inputs = [pb.TokenizeInput(raw=b"fox"), pb.TokenizeInput(raw=b"\xf0")]
         assert (await refusal(service.stub.Tokenize(pb.TokenizeRequest(inputs=inputs)))).param == "inputs[1]"
 

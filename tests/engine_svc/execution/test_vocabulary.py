@@ -11,6 +11,7 @@ from tokenizers.models import BPE
 from engine_svc.execution.vocabulary import Vocabulary, load_vocabulary
 from protos import simulated
 from svclib.config import SettingsError
+from tests.modelfiles.given import POINTER
 
 
 @pytest.fixture
@@ -68,3 +69,18 @@ def test_a_repository_out_of_reach_is_a_bad_setting(monkeypatch: pytest.MonkeyPa
         load_vocabulary("no/such")
     with pytest.raises(SettingsError, match="not a name"):
         load_vocabulary("not a name")
+
+
+def test_added_tokens_and_ends_of_a_turn_that_configurations_name(folder: Path) -> None:
+    added = {"added_tokens_decoder": {"7": {"content": "<x>"}}, "eos_token": "<x>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(added))
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": 0}))
+    (folder / "config.json").write_text(json.dumps({"eos_token_id": [4]}))
+    assert load_vocabulary(str(folder)) == Vocabulary(8, (0, 4, 7))
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "generation_config.json", "x.gguf"])
+def test_git_lfs_pointers(folder: Path, name: str) -> None:
+    (folder / name).write_bytes(POINTER)
+    with pytest.raises(SettingsError, match="is a Git LFS pointer"):
+        load_vocabulary(str(folder / name if name == "x.gguf" else folder))

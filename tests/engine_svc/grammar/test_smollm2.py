@@ -10,8 +10,9 @@ import jsonschema
 import pytest
 
 from engine_svc.grammar.compiler import GrammarCompiler, load_vocabulary
+from engine_svc.offline.text import load_text
 from engine_svc.request import Constraint, Request, SamplingParams
-from svclib.gguf_tokenizer import load_gguf_tokenizer
+from modelfiles.gguf_vocabulary import read_vocabulary
 from tests.engine_svc.given import Answer
 from tests.engine_svc.running import load, run
 from tests.schemas import SCHEMAS
@@ -22,7 +23,7 @@ MAX_TOKENS = 160
 @pytest.fixture(scope="module")
 def answers(smollm2: Path) -> dict[str, tuple[Answer, str]]:
     """What the model said about each schema, all of them at once."""
-    tokenizer, ends = load_gguf_tokenizer(smollm2)
+    tokenizer, ends = load_text(str(smollm2)).tokenizer, read_vocabulary(smollm2).turn_ends
     runner = load(str(smollm2), dtype="auto", block_size=16, num_blocks=1024, num_threads=None)
     compiler = GrammarCompiler(load_vocabulary(str(smollm2), runner.info.vocab_size))
 

@@ -16,7 +16,7 @@ BYTE_LEVEL = {
 }
 METASPACE = {
     "model": {"type": "Unigram", "vocab": [["<unk>", 0.0], ["▁a", -1.0], ["<0x0A>", -2.0]]},
-    "decoder": {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}]},
+    "decoder": {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Metaspace"}, {"type": "Fuse"}]},
 }
 
 

@@ -7,15 +7,14 @@ from pathlib import Path
 import pytest
 
 from engine_svc import LLM
-from engine_svc.offline.text import Text
-from svclib.gguf_tokenizer import load_gguf_tokenizer
+from engine_svc.offline.text import Text, load_text
 from tests.engine_svc import tiny
 
 
 @pytest.fixture(scope="session")
 def tiny_folder(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("tiny")
-    load_gguf_tokenizer(smollm2)[0].save_pretrained(folder)
+    load_text(str(smollm2)).tokenizer.save_pretrained(folder)
     return tiny.save(tiny.random_model(tiny.llama(vocab_size=49152, max_position_embeddings=256)), folder)
 
 

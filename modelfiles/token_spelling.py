@@ -9,30 +9,77 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+from modelfiles.decoder_steps import (
+    WORD_STEPS,
+    StripText,
+    TextStep,
+    WordStep,
+    flattened,
+    named,
+    text_step,
+    word_step,
+)
+from modelfiles.errors import ModelFileError
 
 _BYTE_TOKEN: Final = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _WITHIN_A_WORD: Final = "##"
 _SPACE_MARK: Final = "\u2581"
 
 
-class Spelling(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Spelling:
     """How a file writes tokens: functions from what is written to the bytes it stands for."""
 
     model_token: Callable[[str], bytes]
     added_token: Callable[[str], bytes]
+    first_token: Callable[[str], bytes] | None = None
+    """For the first token of a text, which some decoders begin without its space; None: as any other."""
+    text_steps: tuple[TextStep, ...] = ()
+    """What is done to the text of all tokens together."""
 
 
-def spelling_of(description: dict[str, Any]) -> Spelling | None:
-    """How the tokens of a ``tokenizer.json`` are written, found from what it would do to decode them; None: unknown."""
-    decoder = description.get("decoder") or {}
-    steps = decoder.get("decoders", [decoder])
-    kinds = {step.get("type") for step in steps}
-    if "ByteLevel" in kinds:
-        return BYTE_LEVEL
-    if kinds & {"ByteFallback", "Metaspace"} or any(step.get("pattern") == {"String": _SPACE_MARK} for step in steps):
-        return METASPACE
-    return WORD_PIECE if "WordPiece" in kinds else None
+def spelling_of(description: dict[str, Any]) -> Spelling:
+    """How the tokens of a ``tokenizer.json`` are written, found from what it would do to decode them.
+
+    Raises ``ModelFileError`` naming a step of its decoder that is not supported.
+    """
+    steps = list(flattened(description.get("decoder") or {}))
+    kinds = [step.get("type") for step in steps]
+    if kinds == ["WordPiece"]:
+        return WORD_PIECE
+    if kinds[:1] == ["ByteLevel"]:
+        after = tuple(text_step(step) for step in steps[1:] if step.get("type") != "Fuse")
+        return replace(BYTE_LEVEL, text_steps=after)
+    if not steps:
+        raise ModelFileError("a tokenizer with decoder None is not supported")
+    return _word_spelling(steps)
+
+
+def _word_spelling(steps: list[dict[str, Any]]) -> Spelling:
+    """Of tokens that are words with marks in them. What comes after ``Fuse`` is done to the whole text.
+
+    A byte token is its byte, whatever the steps behind ``ByteFallback`` would make of characters put together of bytes.
+    """
+    fused = next((n for n, step in enumerate(steps) if step.get("type") == "Fuse"), len(steps))
+    if unknown := next((step for step in steps if step.get("type") not in WORD_STEPS), None):
+        raise ModelFileError(f"a tokenizer with decoder {named(unknown)} is not supported")
+    words = [word_step(step) for step in steps[:fused] if step.get("type") != "ByteFallback"]
+    later = tuple(text_step(step) for step in steps[fused:] if step.get("type") not in ("Fuse", "ByteFallback"))
+    has_first = any(step.get("type") == "Metaspace" for step in steps[:fused])
+    spelled = partial(_spelled, words, is_first=False)
+    return Spelling(spelled, spelled, partial(_spelled, words, is_first=True) if has_first else None, later)
+
+
+def _spelled(steps: list[WordStep], token: str, *, is_first: bool) -> bytes:
+    if match := _BYTE_TOKEN.fullmatch(token):
+        return bytes([int(match[1], 16)])
+    for step in steps:
+        token = step(token, is_first)
+    return token.encode()
 
 
 def model_tokens(model: dict[str, Any]) -> list[tuple[str, int]]:
@@ -86,4 +133,7 @@ _LATIN1_OF_LETTER: Final = {value: _NOT_A_LETTER for value in range(256) if valu
 BYTE_LEVEL: Final = Spelling(_byte_level, str.encode)
 METASPACE: Final = Spelling(_metaspace, _metaspace)
 WORD_PIECE: Final = Spelling(_word_piece, str.encode)
-GGUF_SPELLINGS: Final = {"gpt2": BYTE_LEVEL, "llama": METASPACE, "t5": METASPACE}
+GGUF_SPELLINGS: Final = {"gpt2": BYTE_LEVEL, "llama": METASPACE, "t5": METASPACE, "gemma4": METASPACE}
+"""By ``tokenizer.ggml.model``."""
+FIRST_SPACE: Final = StripText(" ", 1, 0)
+"""Takes off the space that such a vocabulary puts before the first word of a text."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from gguf import GGUFWriter
 
-from svclib.gguf_metadata import GgufError, read_metadata
+from modelfiles.gguf_metadata import GgufError, read_metadata
 
 
 @pytest.fixture
