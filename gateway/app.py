@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
+
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -10,10 +13,12 @@ from starlette.responses import Response
 
 from gateway.errors import Problem
 from gateway.gateway import Gateway
+from gateway.limits import MAX_PATH_CHARS
 from gateway.middleware import BodyLimit, ErrorBodies, RequestContext
 from gateway.routes.chat import chat_routes
 from gateway.routes.models import model_routes
 from gateway.routes.status import status_routes
+from svclib.errors import NotFound
 
 
 def build_app(gateway: Gateway) -> FastAPI:
@@ -35,9 +40,35 @@ def build_app(gateway: Gateway) -> FastAPI:
     return app
 
 
+def _routing_problem(request: Request, error: HTTPException) -> Problem:
+    """What was asked for, and what can be."""
+    asked = f"{request.method} {_shown(request.url.path)}"
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        return Problem.of(NotFound(f"no route for {asked}; routes: {', '.join(_routes(request.app))}"))
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        allowed = (error.headers or {}).get("allow", "")
+        message = f"{asked} is not allowed; allowed: {allowed}"
+        return Problem(HTTPStatus.METHOD_NOT_ALLOWED, message, code="method_not_allowed")
+    return Problem.of_status(error.status_code)
+
+
+def _shown(path: str) -> str:
+    return path if len(path) <= MAX_PATH_CHARS else f"{path[:MAX_PATH_CHARS]}…"
+
+
+def _routes(app: FastAPI) -> list[str]:
+    """As ``GET /v1/models``; what can be asked with HEAD as well is not said twice."""
+    routes = [route for route in app.routes if isinstance(route, APIRoute) and not route.path.endswith("/")]
+    return sorted(
+        f"{method} {route.path.replace(':path}', '}')}"
+        for route in routes
+        for method in sorted((route.methods or set()) - {"HEAD"})
+    )
+
+
 async def _http_error(request: Request, error: Exception) -> Response:
     """What routing itself refuses: an unknown path, a method that is not allowed."""
     assert isinstance(error, HTTPException)
-    problem = Problem.of_status(error.status_code)
+    problem = _routing_problem(request, error)
     request.state.record.error_code = problem.code or problem.type
     return Response(problem.body, problem.status, error.headers, media_type="application/json")
