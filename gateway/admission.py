@@ -1,8 +1,7 @@
 """How much may be in work at a time, and how all of it is brought to an end.
 
-A request counts when its body has been read, so that renderings are limited too and who sends slowly takes nobody's
-place (``http/bodies.py`` bounds bodies that are still on their way). Once it is checked it counts as many times as it has
-choices.
+A request counts when its body has been read, so that renderings are limited too and a slow sender takes nobody's place;
+``http/bodies.py`` bounds bodies that are still arriving. Once it is checked it counts as many times as it has choices.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _UTF_8: Final = frozenset({"utf-8", "utf8"})
 
 
 def check_json_headers(headers: Headers) -> None:
-    """Raises ``UnsupportedMediaType`` when a body is said to be anything but plain JSON; it may be said to be nothing."""
+    """Raises ``UnsupportedMediaType`` when the headers say anything but plain JSON. No type at all is JSON."""
     media_type, _, parameters = headers.get("content-type", _JSON).lower().partition(";")
     if media_type.strip() != _JSON:
         raise UnsupportedMediaType(f"the content-type must be {_JSON}, not {media_type.strip() or 'empty'}")

@@ -1,8 +1,8 @@
 """Bodies while they are read: bounded in time, rate, number and bytes, so that who sends slowly is in nobody's way.
 
-What is being read holds no permit. At a bound it is never the newcomer that is refused, because behind a proxy, or on one
-machine, those who send slowly and those who do not have the same address: the oldest reader is given up instead, among
-those of the address that has most. Whoever sends at once is never the oldest for long.
+What is being read holds no permit. At a bound the newcomer is never refused, because slow and fast clients have the same
+address behind a proxy: the oldest reader of the address that has most is given up instead. A client that sends at once is
+never the oldest for long.
 """
 
 from __future__ import annotations
@@ -78,13 +78,8 @@ class Bodies:
                 self._limits.seconds, RequestTimeout(f"the body took more than {self._limits.seconds:g} s to come")
             )
             with self._reading(address, interrupt) as reader:
-                while True:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise ClientGone
-                    self._take(reader, message.get("body", b""))
-                    if not message.get("more_body", False):
-                        break
+                while await self._read_more(reader, receive):
+                    self._bound_bytes(reader)
         return b"".join(reader.pieces)
 
     @contextmanager
@@ -124,28 +119,40 @@ class Bodies:
             reader.timer.cancel()
             self._release(reader)
 
-    def _take(self, reader: _Reader, piece: bytes) -> None:
+    async def _read_more(self, reader: _Reader, receive: Receive) -> bool:
+        """Whether there is still more."""
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        piece = message.get("body", b"")
         reader.pieces.append(piece)
         reader.size += len(piece)
         if reader in self._readers.get(reader.address, ()):
             self._partial_bytes += len(piece)
-            while self._partial_bytes > self._limits.max_bytes and self._num_readers > 1:
-                self._give_up(max(self._readers, key=self._bytes_of))
+        return bool(message.get("more_body", False))
+
+    def _bound_bytes(self, current: _Reader) -> None:
+        while self._partial_bytes > self._limits.max_bytes:
+            oldest = self._release_oldest(max(self._readers, key=self._bytes_of))
+            if oldest is current:
+                raise RequestTimeout(_CROWDED)
+            oldest.interrupt(RequestTimeout(_CROWDED))
 
     def _make_room(self, address: str) -> None:
         if len(self._readers[address]) > self._limits.max_readers_per_address:
-            self._give_up(address)
+            self._release_oldest(address).interrupt(RequestTimeout(_CROWDED))
         if self._num_readers > self._limits.max_readers:
-            self._give_up(max(self._readers, key=lambda each: len(self._readers[each])))
+            most = max(self._readers, key=lambda each: len(self._readers[each]))
+            self._release_oldest(most).interrupt(RequestTimeout(_CROWDED))
 
     def _bytes_of(self, address: str) -> int:
         return sum(reader.size for reader in self._readers[address])
 
-    def _give_up(self, address: str) -> None:
-        """The oldest reader of an address. It counts no more from here on."""
+    def _release_oldest(self, address: str) -> _Reader:
+        """It counts no more from here on, and is to be ended."""
         reader = next(iter(self._readers[address]))
         self._release(reader)
-        reader.interrupt(RequestTimeout(_CROWDED))
+        return reader
 
     def _release(self, reader: _Reader) -> None:
         group = self._readers.get(reader.address, {})

@@ -100,7 +100,7 @@ class Connection(asyncio.Protocol):
 
     # What the transport calls.
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:
         self.transport = transport
         self._writer = Writer(transport, self._loop, self._settings.write_stall)
         self._server_state.connections.add(self)  # type: ignore[arg-type]
@@ -265,7 +265,7 @@ class Connection(asyncio.Protocol):
     # Answering them.
 
     def _answer(self, exchange: Exchange) -> None:
-        task = self._loop.create_task(exchange.run(self._app))  # type: ignore[arg-type]
+        task = self._loop.create_task(exchange.run(self._app))
         task.add_done_callback(self._server_state.tasks.discard)
         self._server_state.tasks.add(task)
 

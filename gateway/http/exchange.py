@@ -57,7 +57,6 @@ class Exchange:
 
     def feed(self, data: bytes) -> int:
         """Take a piece of the body. Returns how many bytes wait for the application."""
-        self._owes_continue = False
         self._body += data
         self._news.set()
         return len(self._body)

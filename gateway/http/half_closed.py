@@ -1,10 +1,11 @@
 """A client that has ended its side of a connection: does it wait for its answer, or is it gone?
 
-Both look the same to the server, a FIN. ``nc -N``, and whoever calls ``shutdown(SHUT_WR)``, still reads. A client that is
-gone has nobody to read, so its system answers the next byte with a reset. So a byte is sent that the answer has in any case
-(``Response.probe``), and the socket's error looked at soon after. A second byte follows later, and a third, for clients
-that leave later still; there are few such bytes, so who goes long after it ended its side may be noticed only when the
-answer is written.
+Both look the same to the server: a FIN. ``nc -N``, and every client that calls ``shutdown(SHUT_WR)``, still reads. The
+system of a client that is gone answers the next byte with a reset. So one byte of the answer is sent ahead
+(``Response.probe``), and the socket's error is read soon after. More bytes follow later, for clients that leave later.
+
+There are few such bytes, and none in an HTTP/1.0 stream that has begun. So a client that leaves long after it ended its
+side, or in such a stream, may be noticed only at the next write: an event, or a comment that keeps the stream alive.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The head of a request: read within limits, and checked wherever RFC 9112 says that guessing is dangerous.
 
-A proxy and a server that find different ends of one body can be made to read a body as the next request. So a head whose
-framing could be read in two ways is refused, and so is one that does not say which host it asks.
+If a proxy and a server find different ends of one body, the rest of it can be made to look like another request. So a
+head whose framing could be read in two ways is refused, and so is one that does not say which host it asks.
 """
 
 from __future__ import annotations

@@ -74,13 +74,14 @@ class Response:
         return data
 
     def probe(self) -> bytes:
-        """A byte that the answer has in any case, sent early: only who still reads lets it pass.
+        """A byte that the answer has in any case, to be sent ahead. Empty where there is none.
 
-        It is the next one of ``HTTP/1.1``, or a leading zero of the next chunk's size. Empty where there is no such byte.
+        It is the next one of ``HTTP/1.1``, or a leading zero of the next chunk's size.
         """
         if not self.is_started:
-            self._num_probes = min(self._num_probes + 1, len(_VERSION))
-            return _VERSION[self._num_probes - 1 : self._num_probes]
+            byte = _VERSION[self._num_probes : self._num_probes + 1]
+            self._num_probes += len(byte)
+            return byte
         return b"0" if self._framing is Framing.CHUNKED else b""
 
     def _frame(self, status: int, length: int | None) -> None:

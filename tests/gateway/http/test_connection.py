@@ -12,26 +12,8 @@ import pytest
 
 from gateway.http import connection as connection_module
 from gateway.limits import MAX_HEAD_BYTES
+from tests.gateway.http.wire import answer_to, connect
 from tests.gateway.running import HI, MODEL, Stack, scripted_stack, until
-
-
-def connect(stack: Stack) -> socket.socket:
-    host, _, port = stack.url.removeprefix("http://").partition(":")
-    return socket.create_connection((host, int(port)), timeout=20)
-
-
-def answer_to(stack: Stack, *pieces: bytes) -> tuple[int, dict[str, str], bytes]:
-    """Status, headers and body of the answer to some bytes, read until the server closes."""
-    with closing(connect(stack)) as connection:
-        with suppress(BrokenPipeError, ConnectionResetError):
-            for piece in pieces:
-                connection.sendall(piece)
-        received = b""
-        while piece := connection.recv(2**16):
-            received += piece
-    top, _, body = received.partition(b"\r\n\r\n")
-    status, *headers = top.decode().split("\r\n")
-    return int(status.split()[1]), dict(line.lower().split(": ", 1) for line in headers), body
 
 
 def alive(stack: Stack) -> None:
