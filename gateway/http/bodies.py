@@ -1,8 +1,8 @@
 """Bodies while they are read: bounded in time, rate, number and bytes, so that who sends slowly is in nobody's way.
 
-What is being read holds no permit. At a bound the newcomer is never refused, because slow and fast clients have the same
-address behind a proxy: the oldest reader of the address that has most is given up instead. A client that sends at once is
-never the oldest for long.
+What is being read holds no permit. At a bound the newcomer is never refused, because slow and fast clients have the
+same address behind a proxy: the oldest reader of the address that has most is given up instead. A client that sends at
+once is never the oldest for long.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class ConnectionPool:
 
 
 def raise_file_limit() -> int:
-    """Let the process open as many files as it may; each connection is one. Returns how many connections that allows."""
+    """Raise the limit on open files as far as the system lets us. Returns how many connections it allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _WANTED_FILES if hard == resource.RLIM_INFINITY else min(hard, _WANTED_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -48,7 +48,8 @@ def test_what_is_too_large_is_refused_readably(shared: Stack, size: int, path: s
 @pytest.mark.parametrize(
     ("path", "content_type", "method", "status"),
     [("/nowhere", "application/json", "POST", 404), (CHAT, "text/plain", "POST", 415),
-     ("/health", "text/plain", "PUT", 405), ("/v1/models/none", "application/json", "GET", 404), (CHAT, "application/json", "POST", 400)],
+     ("/health", "text/plain", "PUT", 405),
+     ("/v1/models/none", "application/json", "GET", 404), (CHAT, "application/json", "POST", 400)],
 )  # fmt: skip
 @pytest.mark.parametrize("size", [100, 8 * MIB])
 def test_what_is_refused_for_another_reason(
