@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from http import HTTPStatus
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -35,8 +37,10 @@ def build_app(gateway: Gateway) -> FastAPI:
         ],
         exception_handlers={HTTPException: _http_error},
     )
-    for router in (chat_routes(gateway), model_routes(gateway), status_routes(gateway)):
+    routers = (chat_routes(gateway), model_routes(gateway), status_routes(gateway))
+    for router in routers:
         app.include_router(router)
+    app.state.routes = _routes(routers)
     return app
 
 
@@ -44,9 +48,9 @@ def _routing_problem(request: Request, error: HTTPException) -> Problem:
     """What was asked for, and what can be."""
     asked = f"{request.method} {_shown(request.url.path)}"
     if error.status_code == HTTPStatus.NOT_FOUND:
-        return Problem.of(NotFound(f"no route for {asked}; routes: {', '.join(_routes(request.app))}"))
+        return Problem.of(NotFound(f"no route for {asked}; routes: {', '.join(request.app.state.routes)}"))
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        allowed = (error.headers or {}).get("allow", "")
+        allowed = Headers(error.headers).get("allow", "")
         message = f"{asked} is not allowed; allowed: {allowed}"
         return Problem(HTTPStatus.METHOD_NOT_ALLOWED, message, code="method_not_allowed")
     return Problem.of_status(error.status_code)
@@ -56,12 +60,13 @@ def _shown(path: str) -> str:
     return path if len(path) <= MAX_PATH_CHARS else f"{path[:MAX_PATH_CHARS]}…"
 
 
-def _routes(app: FastAPI) -> list[str]:
+def _routes(routers: Iterable[APIRouter]) -> list[str]:
     """As ``GET /v1/models``; what can be asked with HEAD as well is not said twice."""
-    routes = [route for route in app.routes if isinstance(route, APIRoute) and not route.path.endswith("/")]
+    routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
     return sorted(
         f"{method} {route.path.replace(':path}', '}')}"
         for route in routes
+        if not route.path.endswith("/")
         for method in sorted((route.methods or set()) - {"HEAD"})
     )
 

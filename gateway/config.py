@@ -62,9 +62,9 @@ class Settings(ServiceSettings):
         default=8192, ge=1, description="open connections; beyond it the one that is idle for longest is closed"
     )
     max_partial_bodies: int = Field(
-        default=2048, ge=1, description="bodies being read at a time; beyond it the oldest gets a 408"
+        default=4096, ge=1, description="bodies being read at a time; beyond it the oldest gets a 408"
     )
-    max_partial_bodies_per_client: int = Field(default=512, ge=1, description="the same for each client address")
+    max_partial_bodies_per_client: int = Field(default=2048, ge=1, description="the same for each client address")
     body_timeout: float = Field(default=120.0, gt=0, le=3600, description="longest time for a body to come, seconds")
     body_grace_seconds: float = Field(
         default=10.0, gt=0, le=3600, description="time over which the rate of a body is measured, again and again"
