@@ -31,6 +31,7 @@ from tests.stack import running_stack
 
 MIB = 2**20
 _HEAD_START_SECONDS = 4.0
+_FEWEST_CHATS = 10
 _PAUSE_SECONDS = 0.02
 """Between two chats of the good client."""
 
@@ -56,6 +57,9 @@ def head(length: int, *more: str) -> bytes:
     lines = ["POST /v1/chat/completions HTTP/1.1", "host: x", "content-type: application/json"]
     return "\r\n".join([*lines, f"content-length: {length}", *more, "", ""]).encode()
 
+
+_MOST = {"large-slow-bodies": 44, "stopped-readers": 100}
+"""More bodies than are held at a time; fewer readers than there are permits, so that a good client finds one."""
 
 Hostile = Callable[[Target], Awaitable[None]]
 
@@ -139,7 +143,7 @@ async def good_client(target: Target, seconds: float) -> tuple[list[float], int]
     times, failures = [], 0
     body = target.chat(max_tokens=4)
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    while time.monotonic() < end or len(times) < _FEWEST_CHATS:
         started = time.perf_counter()
         try:
             async with httpx2.AsyncClient(trust_env=False, timeout=30) as client:
@@ -164,8 +168,7 @@ def measure(target: Target, kind: str | None, connections: int, seconds: float) 
     if kind is None:
         times, failures = asyncio.run(good_client(target, seconds))
         return row("none", times, failures, Counter())
-    # Each holds megabytes, here as well.
-    count = connections // 10 if kind == "large-slow-bodies" else connections
+    count = min(connections, _MOST.get(kind, connections))
     told: Queue[Counter[str]] = multiprocessing.Queue()
     enemy = multiprocessing.Process(target=_be_hostile, args=(kind, target, count, seconds + _HEAD_START_SECONDS, told))
     enemy.start()

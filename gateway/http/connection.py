@@ -100,7 +100,7 @@ class Connection(asyncio.Protocol):
 
     # What the transport calls.
 
-    def connection_made(self, transport: asyncio.Transport) -> None:
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # never another
         self.transport = transport
         self._writer = Writer(transport, self._loop, self._settings.write_stall)
         self._server_state.connections.add(self)  # type: ignore[arg-type]
@@ -109,7 +109,7 @@ class Connection(asyncio.Protocol):
         self._pool.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        self._server_state.connections.discard(self)  # type: ignore[arg-type]
+        self._server_state.connections.discard(self)
         self._pool.remove(self)
         self._stop_timer()
         self._writer.release()

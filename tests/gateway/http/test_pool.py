@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.http import pool as pool_module
 from gateway.http.pool import ConnectionPool, raise_file_limit
 
 
@@ -68,8 +67,8 @@ def test_the_limit_on_files(
     monkeypatch: pytest.MonkeyPatch, before: tuple[int, int], after: tuple[int, int] | None
 ) -> None:
     told: list[tuple[int, int]] = []
-    monkeypatch.setattr(pool_module.resource, "getrlimit", lambda _: before)
-    monkeypatch.setattr(pool_module.resource, "setrlimit", lambda _, limits: told.append(limits))
+    monkeypatch.setattr(resource, "getrlimit", lambda _: before)
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: told.append(limits))
     allowed = raise_file_limit()
     assert told == ([] if after is None else [after])
     assert 0 < allowed < (after or before)[0]
@@ -79,6 +78,6 @@ def test_a_system_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: int, limits: tuple[int, int]) -> None:
         raise ValueError("not allowed to raise maximum limit")
 
-    monkeypatch.setattr(pool_module.resource, "getrlimit", lambda _: (1024, 4096))
-    monkeypatch.setattr(pool_module.resource, "setrlimit", refuse)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
+    monkeypatch.setattr(resource, "setrlimit", refuse)
     assert 0 < raise_file_limit() < 1024

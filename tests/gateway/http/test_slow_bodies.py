@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import AsyncExitStack, suppress
+from typing import Any
 
 import pytest
 
@@ -50,7 +51,7 @@ async def test_at_the_bound_newcomers_from_the_same_address_get_in() -> None:
     [{"body_timeout": 0.1}, {"body_grace_seconds": 0.1}, {"max_partial_bodies": 1, "body_grace_seconds": 0.1}],
     ids=str,
 )
-async def test_a_slow_body_gets_a_408_and_its_connection_is_closed(settings: dict[str, float]) -> None:
+async def test_a_slow_body_gets_a_408_and_its_connection_is_closed(settings: dict[str, Any]) -> None:
     async with scripted_stack(**settings) as stack, opened(stack) as (reader, writer):
         writer.write(SLOW)
         status, headers, body = parse(await asyncio.wait_for(reader.read(), 20))
