@@ -140,7 +140,8 @@ def _be_hostile(kind: str, target: Target, count: int, seconds: float, told: Que
 
 async def good_client(target: Target, seconds: float) -> tuple[list[float], int]:
     """Small chats one after the other, each on a connection of its own: milliseconds, and how many failed."""
-    times, failures = [], 0
+    times: list[float] = []
+    failures = 0
     body = target.chat(max_tokens=4)
     end = time.monotonic() + seconds
     while time.monotonic() < end or len(times) < _FEWEST_CHATS:
