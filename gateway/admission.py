@@ -1,7 +1,7 @@
 """How much may be in work at a time, and how all of it is brought to an end.
 
-A request counts from its first byte, so that bodies and renderings are limited too; once it is read it counts as many
-times as it has choices.
+A request counts when its body has been read, so that renderings are limited too and a slow sender takes nobody's place;
+``http/bodies.py`` bounds bodies that are still arriving. Once it is checked it counts as many times as it has choices.
 """
 
 from __future__ import annotations
@@ -43,8 +43,7 @@ class Admission:
     @contextmanager
     def enter(self, interrupt: Interrupt) -> Iterator[Permit]:
         """Count a request for as long as the context lasts. Raises ``Overloaded``, or ``Unavailable`` once closed."""
-        if not self.is_open:
-            raise Unavailable("the gateway is shutting down", retry_after=1.0)
+        self.check_open()
         self.take(1)
         permit = Permit(self)
         self._running.add(interrupt)
@@ -56,6 +55,11 @@ class Admission:
             self._running.discard(interrupt)
             if not self._running:
                 self._idle.set()
+
+    def check_open(self) -> None:
+        """Raises ``Unavailable`` once closed."""
+        if not self.is_open:
+            raise Unavailable("the gateway is shutting down", retry_after=1.0)
 
     def take(self, choices: int) -> None:
         """Count more. Raises ``Overloaded`` when that is more than the limit."""

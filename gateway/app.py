@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from fastapi import FastAPI
+from collections.abc import Iterable
+from http import HTTPStatus
+
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -10,10 +15,12 @@ from starlette.responses import Response
 
 from gateway.errors import Problem
 from gateway.gateway import Gateway
+from gateway.limits import MAX_PATH_CHARS
 from gateway.middleware import BodyLimit, ErrorBodies, RequestContext
 from gateway.routes.chat import chat_routes
 from gateway.routes.models import model_routes
 from gateway.routes.status import status_routes
+from svclib.errors import NotFound
 
 
 def build_app(gateway: Gateway) -> FastAPI:
@@ -30,14 +37,43 @@ def build_app(gateway: Gateway) -> FastAPI:
         ],
         exception_handlers={HTTPException: _http_error},
     )
-    for router in (chat_routes(gateway), model_routes(gateway), status_routes(gateway)):
+    routers = (chat_routes(gateway), model_routes(gateway), status_routes(gateway))
+    for router in routers:
         app.include_router(router)
+    app.state.routes = _routes(routers)
     return app
+
+
+def _routing_problem(request: Request, error: HTTPException) -> Problem:
+    """What was asked for, and what can be."""
+    asked = f"{request.method} {_shown(request.url.path)}"
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        return Problem.of(NotFound(f"no route for {asked}; routes: {', '.join(request.app.state.routes)}"))
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        allowed = Headers(error.headers).get("allow", "")
+        message = f"{asked} is not allowed; allowed: {allowed}"
+        return Problem(HTTPStatus.METHOD_NOT_ALLOWED, message, code="method_not_allowed")
+    return Problem.of_status(error.status_code)
+
+
+def _shown(path: str) -> str:
+    return path if len(path) <= MAX_PATH_CHARS else f"{path[:MAX_PATH_CHARS]}…"
+
+
+def _routes(routers: Iterable[APIRouter]) -> list[str]:
+    """As ``GET /v1/models``; what can be asked with HEAD as well is not said twice."""
+    routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
+    return sorted(
+        f"{method} {route.path.replace(':path}', '}')}"
+        for route in routes
+        if not route.path.endswith("/")
+        for method in sorted((route.methods or set()) - {"HEAD"})
+    )
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
     """What routing itself refuses: an unknown path, a method that is not allowed."""
     assert isinstance(error, HTTPException)
-    problem = Problem.of_status(error.status_code)
+    problem = _routing_problem(request, error)
     request.state.record.error_code = problem.code or problem.type
     return Response(problem.body, problem.status, error.headers, media_type="application/json")

@@ -58,6 +58,24 @@ class Settings(ServiceSettings):
     )
     max_concurrent_requests: int = Field(default=1024, ge=1, description="choices that may be in work at a time")
     max_body_bytes: int = Field(default=8 * 1024 * 1024, ge=1, description="largest request body")
+    max_connections: int = Field(
+        default=8192, ge=1, description="open connections; beyond it the one that is idle for longest is closed"
+    )
+    max_partial_bodies: int = Field(
+        default=4096, ge=1, description="bodies being read at a time; beyond it the oldest gets a 408"
+    )
+    max_partial_bodies_per_client: int = Field(default=2048, ge=1, description="the same for each client address")
+    body_timeout: float = Field(default=120.0, gt=0, le=3600, description="longest time for a body to come, seconds")
+    body_grace_seconds: float = Field(
+        default=10.0, gt=0, le=3600, description="time over which the rate of a body is measured, again and again"
+    )
+    body_min_bytes_per_second: int = Field(default=1024, ge=0, description="least rate of a body; 0: any")
+    write_timeout: float = Field(
+        default=30.0, gt=0, le=3600, description="longest time for a client to read nothing of its answer, seconds"
+    )
+    keep_alive_timeout: float = Field(
+        default=120.0, gt=0, le=86400, description="longest time for a connection without a request, seconds"
+    )
     request_timeout: float = Field(default=600.0, gt=0, le=86400, description="longest time for a request, seconds")
     tokenizer_timeout: float = Field(default=30.0, gt=0, le=3600, description="longest time for rendering, seconds")
     sse_ping_seconds: float = Field(

@@ -10,7 +10,7 @@ from typing import Any, Final
 import orjson
 
 from gateway.limits import MAX_MESSAGE_CHARS, MAX_PARAM_CHARS
-from svclib.errors import InternalError, NotFound, ServiceError, row_for
+from svclib.errors import InternalError, ServiceError, row_for
 
 CLIENT_CLOSED: Final = 499
 """Status in logs and metrics of a request whose client left; nobody receives it."""
@@ -39,9 +39,7 @@ class Problem:
 
     @classmethod
     def of_status(cls, status: int) -> Problem:
-        """An error that HTTP itself defines: an unknown path, a method that is not allowed, and the like."""
-        if status == HTTPStatus.NOT_FOUND:
-            return cls.of(NotFound("there is nothing at this path"))
+        """An error that HTTP itself defines: a head that is too large, and the like."""
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             return cls.of(InternalError())
         phrase = HTTPStatus(status).phrase
@@ -66,6 +64,8 @@ class Problem:
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(self.body))]
         if self.retry_after is not None:
             headers.append((b"retry-after", b"%d" % max(1, math.ceil(self.retry_after))))
+        if self.status == HTTPStatus.REQUEST_TIMEOUT:
+            headers.append((b"connection", b"close"))
         return headers
 
 

@@ -13,6 +13,7 @@ from gateway.clients.detokenizer import DetokenizerClient
 from gateway.clients.engine import SessionEngine
 from gateway.clients.tokenizer import TokenizerClient
 from gateway.config import Settings, split
+from gateway.http.bodies import Bodies, ReadingLimits
 from gateway.metrics import GatewayMetrics
 from gateway.model import Model, ParserChoice
 from gateway.pipeline import Pipeline
@@ -30,6 +31,7 @@ class Gateway:
         self.created = int(time.time())
         self.metrics = GatewayMetrics(CollectorRegistry(), settings.served_model_name)
         self.admission = Admission(settings.max_concurrent_requests)
+        self.bodies = Bodies(_reading_limits(settings))
         self.reader = RequestReader(reject_unknown=settings.unknown_fields == "reject")
         self.pipeline = _pipeline(settings, self.metrics)
         self._balancers = (self.pipeline.tokenizers, self.pipeline.engines, self.pipeline.detokenizers)
@@ -49,14 +51,18 @@ class Gateway:
             await balancer.stop()
         self.reader.close()
 
+    def close(self) -> None:
+        """Begin nothing any more: requests that are still being read end with an error, running ones go on."""
+        self.admission.close()
+        self.bodies.end_all(Unavailable("the gateway is shutting down", retry_after=1.0))
+
     def peers(self) -> dict[str, dict[str, bool]]:
         """Which replicas are ready, by service and address."""
         return {balancer.name: balancer.addresses for balancer in self._balancers}
 
     def check_ready(self) -> Model:
         """The model that is served. Raises ``Unavailable`` unless a request would be answered now."""
-        if not self.admission.is_open:
-            raise Unavailable("the gateway is shutting down", retry_after=1.0)
+        self.admission.check_open()
         return self.pipeline.model()
 
     def _tell_warnings(self) -> None:
@@ -69,6 +75,16 @@ class Gateway:
             self._told = warnings
             for warning in warnings:
                 log.warning("model is served with a limitation", warning=warning)
+
+
+def _reading_limits(settings: Settings) -> ReadingLimits:
+    return ReadingLimits(
+        seconds=min(settings.body_timeout, settings.request_timeout),
+        grace_seconds=settings.body_grace_seconds,
+        min_bytes_per_second=settings.body_min_bytes_per_second,
+        max_readers=settings.max_partial_bodies,
+        max_readers_per_address=settings.max_partial_bodies_per_client,
+    )
 
 
 def _pipeline(settings: Settings, metrics: GatewayMetrics) -> Pipeline:

@@ -10,11 +10,19 @@ HEAD_SECONDS: Final = 30.0
 """Until a connection has sent a whole head."""
 MAX_DISCARDED_BYTES: Final = 128 * 1024 * 1024
 """What is read and thrown away of a body that has been refused, so that the client gets to read why."""
+DISCARD_SECONDS: Final = 60.0
+"""How long that may take."""
 LINGER_SECONDS: Final = 5.0
-"""The same for a refused head."""
+"""How long a client may send nothing, and not end its side, after the answer that ends its connection."""
+WRITE_BUFFER_BYTES: Final = 64 * 1024
+"""What may wait to be written to one connection before its request waits, here and in the system each."""
+BODY_BUFFER_BYTES: Final = 64 * 1024
+"""What may wait to be read of one body before its connection waits."""
 
 MAX_HELD_BODY_BYTES: Final = 512 * 1024 * 1024
-"""Bodies of all requests in work together."""
+"""Bodies of all requests in flight together; one more is refused."""
+MAX_PARTIAL_BODY_BYTES: Final = 256 * 1024 * 1024
+"""Bodies that have not come to their end, all together; beyond it the oldest is given up."""
 MAX_JSON_VALUES: Final = 250_000
 """Values in one body: parsing them takes a tenth of a second at most."""
 MAX_JSON_DEPTH: Final = 64
@@ -57,6 +65,7 @@ MAX_SCRIPT_DELAY_MS: Final = 60_000.0
 
 MAX_MESSAGE_CHARS: Final = 500
 MAX_PARAM_CHARS: Final = 100
+MAX_PATH_CHARS: Final = 100
 """Of an error, so that its body stays below 4 KiB."""
 MAX_IGNORED_NAMES: Final = 16
 MAX_IGNORED_NAME_CHARS: Final = 64

@@ -12,10 +12,9 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.errors import CLIENT_CLOSED, ClientGone, Problem
-from gateway.limits import MAX_HELD_BODY_BYTES
 from gateway.metrics import GatewayMetrics
 from gateway.record import RequestRecord
-from svclib.errors import Overloaded, PayloadTooLarge, ServiceError, public
+from svclib.errors import PayloadTooLarge, ServiceError, public
 
 UNMATCHED: Final = "unmatched"
 _PROBES: Final = frozenset({"/health", "/ready", "/metrics"})
@@ -84,13 +83,11 @@ class ErrorBodies:
 
 
 class BodyLimit:
-    """Refuses bodies that are too large, by what they declare or while they arrive, alone or all together."""
+    """Refuses bodies that are too large, by what they declare or while they arrive."""
 
-    def __init__(self, app: ASGIApp, max_bytes: int, max_held_bytes: int = MAX_HELD_BODY_BYTES) -> None:
+    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
         self._app = app
         self._max_bytes = max_bytes
-        self._max_held_bytes = max_held_bytes
-        self._held_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._check(int(Headers(scope=scope).get("content-length", "0")))
@@ -99,22 +96,15 @@ class BodyLimit:
         async def limited_receive() -> Message:
             nonlocal received
             message = await receive()
-            size = len(message.get("body", b""))
-            received += size
-            self._held_bytes += size
+            received += len(message.get("body", b""))
             self._check(received)
             return message
 
-        try:
-            await self._app(scope, limited_receive, send)
-        finally:
-            self._held_bytes -= received
+        await self._app(scope, limited_receive, send)
 
     def _check(self, size: int) -> None:
         if size > self._max_bytes:
             raise PayloadTooLarge(f"the body is larger than {self._max_bytes} bytes")
-        if self._held_bytes > self._max_held_bytes:
-            raise Overloaded("too many large requests at once", retry_after=1.0)
 
 
 def _request_id(headers: Headers) -> str:

@@ -1,4 +1,4 @@
-"""What a client sends: its body, and at some time the end of the connection."""
+"""What a client says of its body, and that it hangs up."""
 
 from __future__ import annotations
 
@@ -14,31 +14,20 @@ from gateway.errors import ClientGone
 from gateway.interrupt import Interrupt
 from svclib.errors import UnsupportedMediaType
 
+_JSON: Final = "application/json"
 _UTF_8: Final = frozenset({"utf-8", "utf8"})
 
 
 def check_json_headers(headers: Headers) -> None:
-    """Raises ``UnsupportedMediaType`` unless a body is said to be plain JSON."""
-    media_type, _, parameters = headers.get("content-type", "").lower().partition(";")
-    if media_type.strip() != "application/json":
-        raise UnsupportedMediaType("the content-type must be application/json")
+    """Raises ``UnsupportedMediaType`` when the headers say anything but plain JSON. No type at all is JSON."""
+    media_type, _, parameters = headers.get("content-type", _JSON).lower().partition(";")
+    if media_type.strip() != _JSON:
+        raise UnsupportedMediaType(f"the content-type must be {_JSON}, not {media_type.strip() or 'empty'}")
     charset = parameters.strip().removeprefix("charset=").strip('"')
     if parameters.strip().startswith("charset=") and charset not in _UTF_8:
         raise UnsupportedMediaType("JSON is always UTF-8")
     if headers.get("content-encoding", "identity").lower() != "identity":
         raise UnsupportedMediaType("compressed bodies are not supported")
-
-
-async def read_body(receive: Receive) -> bytes:
-    """The whole body. Raises ``ClientGone``, and whatever ``receive`` does."""
-    pieces: list[bytes] = []
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientGone
-        pieces.append(message.get("body", b""))
-        if not message.get("more_body", False):
-            return b"".join(pieces)
 
 
 @asynccontextmanager

@@ -11,8 +11,9 @@ import asyncio
 import gc
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Final
 
 import structlog
@@ -22,7 +23,9 @@ import uvloop
 from gateway.app import build_app
 from gateway.config import Settings
 from gateway.gateway import Gateway
-from gateway.protocol import LimitedProtocol
+from gateway.http.connection import Connection, ConnectionSettings
+from gateway.http.pool import ConnectionPool, raise_file_limit
+from gateway.limits import WRITE_BUFFER_BYTES
 from svclib import logging
 from svclib.errors import Unavailable
 from svclib.metrics import serve_metrics
@@ -41,13 +44,19 @@ def run(settings: Settings) -> int:
         return runner.run(_serve(settings))
 
 
+def _connection_factory(settings: Settings) -> Callable[..., Connection]:
+    timeouts = ConnectionSettings(keep_alive=settings.keep_alive_timeout, write_stall=settings.write_timeout)
+    pool = ConnectionPool(min(settings.max_connections, raise_file_limit()))
+    return partial(Connection, settings=timeouts, pool=pool)
+
+
 class HttpServer(uvicorn.Server):
     """uvicorn, with signals left to others."""
 
     def __init__(self, gateway: Gateway) -> None:
         config = uvicorn.Config(
             build_app(gateway),
-            http=LimitedProtocol,
+            http=_connection_factory(gateway.settings),  # type: ignore[arg-type]  # whatever makes a protocol does
             ws="none",
             lifespan="off",
             log_config=None,
@@ -71,6 +80,9 @@ def listen(host: str, port: int) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Connections inherit it: what a client does not read waits here, not in megabytes of the system's memory.
+        if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, WRITE_BUFFER_BYTES)
         listener.bind((host, port))
         listener.listen(_BACKLOG)
     except OSError:
@@ -121,7 +133,7 @@ def _spare_the_garbage_collector() -> None:
 async def _drain(gateway: Gateway) -> None:
     seconds = gateway.settings.drain_seconds
     log.info("draining", seconds=seconds, choices=gateway.admission.in_use)
-    gateway.admission.close()
+    gateway.close()
     try:
         await asyncio.wait_for(gateway.admission.idle(), seconds)
     except TimeoutError:

@@ -9,6 +9,7 @@
     ├── NotFound
     │   └── ModelNotFound
     ├── RateLimited            the caller's own limit
+    ├── RequestTimeout         the request itself came too slowly
     ├── PayloadTooLarge
     ├── UnsupportedMediaType
     ├── Overloaded             everybody's limit; another replica may have room
@@ -78,6 +79,9 @@ class ModelNotFound(NotFound): ...
 class RateLimited(ServiceError): ...
 
 
+class RequestTimeout(ServiceError): ...
+
+
 class PayloadTooLarge(ServiceError): ...
 
 
@@ -127,6 +131,7 @@ TABLE: Final[dict[type[ServiceError], Row]] = {
     PermissionDenied: Row("permission_denied", GrpcCode.PERMISSION_DENIED, 403, "permission_error", None),
     NotFound: Row("not_found", GrpcCode.NOT_FOUND, 404, "invalid_request_error", "not_found"),
     ModelNotFound: Row("model_not_found", GrpcCode.NOT_FOUND, 404, "invalid_request_error", "model_not_found"),
+    RequestTimeout: Row("request_timeout", GrpcCode.DEADLINE_EXCEEDED, 408, "invalid_request_error", "request_timeout"),
     PayloadTooLarge: Row("payload_too_large", GrpcCode.INVALID_ARGUMENT, 413, "invalid_request_error", None),
     UnsupportedMediaType: Row("unsupported_media_type", GrpcCode.INVALID_ARGUMENT, 415, "invalid_request_error", None),
     RateLimited: Row("rate_limited", GrpcCode.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "rate_limit_exceeded"),

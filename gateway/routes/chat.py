@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing, suppress
 from typing import Final
@@ -19,11 +20,12 @@ from gateway.assemble import Assembly
 from gateway.chat import ChatRequest, StreamOptions
 from gateway.errors import ClientGone, Problem
 from gateway.gateway import Gateway
+from gateway.http.bodies import client_address
 from gateway.interrupt import Interrupt
 from gateway.limits import MAX_IGNORED_NAME_CHARS, MAX_IGNORED_NAMES
 from gateway.model import check_name
 from gateway.output import Event
-from gateway.receiving import check_json_headers, read_body, while_connected
+from gateway.receiving import check_json_headers, while_connected
 from gateway.record import RequestRecord
 from gateway.streaming import HEADERS, ChunkWriter, Identity, error_event
 from svclib.errors import DeadlineExceeded, ServiceError, public
@@ -63,6 +65,7 @@ class _Exchange:
     def __init__(self, gateway: Gateway, scope: Scope, receive: Receive, send: Send) -> None:
         self._gateway = gateway
         self._headers = Headers(scope=scope)
+        self._address = client_address(scope)
         self._receive = receive
         self._send = send
         self._record: RequestRecord = scope["state"]["record"]
@@ -70,20 +73,28 @@ class _Exchange:
 
     async def run(self) -> None:
         try:
+            body = await self._read_body()
             async with Interrupt() as interrupt:
-                with self._gateway.admission.enter(interrupt) as permit:
-                    await self._serve(interrupt, permit)
+                with self._gateway.admission.enter(interrupt) as permit, self._gateway.bodies.holding(len(body)):
+                    await self._serve(body, interrupt, permit)
         except Exception as error:
             if not self._is_streaming or isinstance(error, ClientGone):
                 raise
             await self._send_last_word(error)
 
-    async def _serve(self, interrupt: Interrupt, permit: Permit) -> None:
+    async def _read_body(self) -> bytes:
+        """No permit is held meanwhile: it may take as long as the client likes, up to the limits of ``Bodies``."""
+        check_json_headers(self._headers)
+        self._gateway.admission.check_open()
+        return await self._gateway.bodies.read(self._receive, self._address)
+
+    async def _serve(self, body: bytes, interrupt: Interrupt, permit: Permit) -> None:
         settings = self._gateway.settings
         interrupt.after(
-            settings.request_timeout, DeadlineExceeded(f"the request took more than {settings.request_timeout:g} s")
+            max(0.0, self._record.request_received_at + settings.request_timeout - time.time()),
+            DeadlineExceeded(f"the request took more than {settings.request_timeout:g} s"),
         )
-        request = await self._read_request()
+        request = await self._read_request(body)
         permit.grow(request.n)
         async with while_connected(self._receive, interrupt):
             events = self._gateway.pipeline.answer(
@@ -97,9 +108,8 @@ class _Exchange:
             else:
                 await self._send_stream(request, request.stream, events)
 
-    async def _read_request(self) -> ChatRequest:
-        check_json_headers(self._headers)
-        request = await self._gateway.reader.read(await read_body(self._receive))
+    async def _read_request(self, body: bytes) -> ChatRequest:
+        request = await self._gateway.reader.read(body)
         self._record.model_name, self._record.ignored = request.model, request.ignored
         check_name(request.model, self._gateway.settings.model_names)
         self._record.model_name = self._gateway.settings.served_model_name

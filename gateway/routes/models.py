@@ -9,19 +9,22 @@ from fastapi import APIRouter, Response
 
 from gateway.gateway import Gateway
 from gateway.model import check_name
+from gateway.routes.methods import READ
 
 
 def model_routes(gateway: Gateway) -> APIRouter:
     """The routes that describe models."""
     router = APIRouter()
 
-    @router.get("/v1/models")
+    # The second is what clients ask that put a slash behind every path.
+    @router.api_route("/v1/models", methods=READ)
+    @router.api_route("/v1/models/", methods=READ)
     async def list_models() -> Response:
         models = [_wire_model(gateway, name) for name in gateway.settings.model_names]
         return _json({"object": "list", "data": models})
 
     # Names may have slashes in them.
-    @router.get("/v1/models/{name:path}")
+    @router.api_route("/v1/models/{name:path}", methods=READ)
     async def retrieve_model(name: str) -> Response:
         check_name(name, gateway.settings.model_names, param=None)
         return _json(_wire_model(gateway, name))

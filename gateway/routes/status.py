@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from importlib.metadata import version
-from typing import Final
 
 import orjson
 from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from gateway.gateway import Gateway
-
-_PROBED: Final = ["GET", "HEAD"]
-"""Load balancers ask with HEAD, too."""
+from gateway.routes.methods import READ
 
 
 def status_routes(gateway: Gateway) -> APIRouter:
     """The routes outside of ``/v1``."""
     router = APIRouter()
 
-    @router.api_route("/health", methods=_PROBED)
+    @router.api_route("/health", methods=READ)
     async def health() -> Response:
         """The process lives and answers; it says nothing of the services behind it."""
         return _json({"status": "alive"})
 
-    @router.api_route("/ready", methods=_PROBED)
+    @router.api_route("/ready", methods=READ)
     async def ready() -> Response:
         """A request would be answered now, if not as well as the model could: ``warnings``.
 
@@ -33,11 +30,11 @@ def status_routes(gateway: Gateway) -> APIRouter:
         model = gateway.check_ready()
         return _json({"status": "ready", "peers": gateway.peers(), "warnings": model.warnings})
 
-    @router.get("/metrics")
+    @router.api_route("/metrics", methods=READ)
     async def metrics() -> Response:
         return Response(generate_latest(gateway.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
-    @router.get("/version")
+    @router.api_route("/version", methods=READ)
     async def tell_version() -> Response:
         return _json({"version": version("pellucid")})
 

@@ -93,3 +93,13 @@ def _collect_delta(delta: dict[str, Any], choice: Choice) -> None:
             assert set(piece) == {"index", "function"}
             assert set(piece["function"]) == {"arguments"}
         choice.calls[piece["index"]]["arguments"] += piece["function"]["arguments"]
+
+
+def undo_chunks(body: bytes) -> bytes:
+    """The data of a body with ``transfer-encoding: chunked``."""
+    data = b""
+    while body:
+        size, _, body = body.partition(b"\r\n")
+        length = int(size, 16)
+        data, body = data + body[:length], body[length + 2 :]
+    return data

@@ -111,8 +111,9 @@ async def test_a_client_that_leaves(phase: str, stream: bool) -> None:
     async with stack_that_stops_at(phase, watched) as stack, raw(stack) as client:
         if phase == "body":
             client.send(request_head(1000) + b"{")
-            await until(lambda: stack.gateway.admission.in_use == 1)
+            await until(lambda: stack.gateway.bodies.num_readers == 1)
             await client.hang_up()
+            await until(lambda: stack.gateway.bodies.num_readers == 0)
         else:
             client.ask(stream=stream)
             await asyncio.wait_for(watched.reached.wait(), 20)
@@ -140,10 +141,10 @@ async def test_a_request_that_takes_too_long(phase: str, stream: bool) -> None:
 
 
 async def test_a_body_that_never_ends() -> None:
-    async with scripted_stack(request_timeout=0.2) as stack, raw(stack) as client:
+    async with scripted_stack(body_timeout=0.2) as stack, raw(stack) as client:
         client.send(request_head(1000) + b"{")
         status = await client.reader.readline()
-        assert b"504" in status
+        assert b"408" in status
         await stack.until_idle()
 
 

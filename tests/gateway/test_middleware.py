@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import httpx2
@@ -148,32 +147,6 @@ async def test_a_declared_size_is_believed() -> None:
     start, body = await app.ask(headers=((b"content-length", b"11"),))
     assert start["status"] == 413
     assert b"never" not in body["body"]
-
-
-async def test_all_bodies_together_at_the_limit_and_one_above() -> None:
-    may_go_on = asyncio.Event()
-
-    async def hold(scope: Scope, receive: Receive, send: Send) -> None:
-        await receive()
-        await may_go_on.wait()
-
-    limit = BodyLimit(hold, max_bytes=10, max_held_bytes=20)
-
-    def ask(size: int) -> asyncio.Task[None]:
-        async def receive() -> Message:
-            return {"type": "http.request", "body": b"x" * size}
-
-        async def send(message: Message) -> None: ...
-
-        return asyncio.create_task(limit({"type": "http", "headers": []}, receive, send))
-
-    held = [ask(10), ask(10)]
-    await asyncio.sleep(0)
-    with pytest.raises(Overloaded):
-        await ask(1)
-    may_go_on.set()
-    await asyncio.gather(*held)
-    await ask(10)
 
 
 async def test_the_log_line() -> None:

@@ -10,28 +10,10 @@ from contextlib import closing, suppress
 import httpx2
 import pytest
 
-from gateway import protocol
+from gateway.http import connection as connection_module
 from gateway.limits import MAX_HEAD_BYTES
+from tests.gateway.http.wire import answer_to, connect
 from tests.gateway.running import HI, MODEL, Stack, scripted_stack, until
-
-
-def connect(stack: Stack) -> socket.socket:
-    host, _, port = stack.url.removeprefix("http://").partition(":")
-    return socket.create_connection((host, int(port)), timeout=20)
-
-
-def answer_to(stack: Stack, *pieces: bytes) -> tuple[int, dict[str, str], bytes]:
-    """Status, headers and body of the answer to some bytes, read until the server closes."""
-    with closing(connect(stack)) as connection:
-        with suppress(BrokenPipeError, ConnectionResetError):
-            for piece in pieces:
-                connection.sendall(piece)
-        received = b""
-        while piece := connection.recv(2**16):
-            received += piece
-    top, _, body = received.partition(b"\r\n\r\n")
-    status, *headers = top.decode().split("\r\n")
-    return int(status.split()[1]), dict(line.lower().split(": ", 1) for line in headers), body
 
 
 def alive(stack: Stack) -> None:
@@ -100,7 +82,7 @@ def test_what_is_no_http_gets_the_body_of_the_api(shared: Stack) -> None:
 
 
 async def test_a_head_that_does_not_come_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(connection_module, "HEAD_SECONDS", 0.1)
     async with scripted_stack() as stack, stack.http() as client:
         host, _, port = stack.url.removeprefix("http://").partition(":")
         for beginning in (b"", b"GET /health HTTP/1.1\r\nx: "):
@@ -112,7 +94,7 @@ async def test_a_head_that_does_not_come_to_its_end(monkeypatch: pytest.MonkeyPa
 
 
 async def test_what_follows_a_refused_body_is_read_away_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "MAX_DISCARDED_BYTES", 2**20)
+    monkeypatch.setattr(connection_module, "MAX_DISCARDED_BYTES", 2**20)
     async with scripted_stack() as stack:
         host, _, port = stack.url.removeprefix("http://").partition(":")
         for size, is_closed in ((2**20, False), (2**22, True)):
@@ -130,7 +112,7 @@ async def test_what_follows_a_refused_body_is_read_away_up_to_a_limit(monkeypatc
 
 
 async def test_a_refused_client_does_not_linger(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "LINGER_SECONDS", 0.1)
+    monkeypatch.setattr(connection_module, "LINGER_SECONDS", 0.1)
     async with scripted_stack() as stack:
         host, _, port = stack.url.removeprefix("http://").partition(":")
         reader, writer = await asyncio.open_connection(host, int(port))

@@ -1,0 +1,126 @@
+"""One request and its answer, as an ASGI application sees them: ``receive`` and ``send``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from starlette.types import ASGIApp, Message, Scope
+
+from gateway.http.head import Head
+from gateway.http.response import CONTINUE, Response
+from gateway.http.writer import Writer
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What an exchange needs of its connection."""
+
+    writer: Writer
+    resume_reading: Callable[[], None]
+    on_complete: Callable[[], None]
+    default_headers: list[tuple[bytes, bytes]]
+
+
+class Exchange:
+    """Between the last byte of a head and the last byte of its answer."""
+
+    def __init__(self, line: Line, scope: Scope, head: Head, *, keep_alive: bool) -> None:
+        self._line = line
+        self._scope = scope
+        self._response = Response(head.method, head.version, keep_alive=keep_alive)
+        self._owes_continue = head.expects_continue
+        self._body = bytearray()
+        self._news = asyncio.Event()
+        self.is_body_complete = False
+        self.is_disconnected = False
+        self.is_complete = False
+        """The whole answer is written."""
+
+    @property
+    def keep_alive(self) -> bool:
+        """Another request may follow on the connection."""
+        return self._response.keep_alive
+
+    @property
+    def is_started(self) -> bool:
+        return self._response.is_started
+
+    def end_connection(self) -> None:
+        """Let the connection end after the answer."""
+        self._response.keep_alive = False
+
+    def feed(self, data: bytes) -> int:
+        """Take a piece of the body. Returns how many bytes wait for the application."""
+        self._body += data
+        self._news.set()
+        return len(self._body)
+
+    def end_body(self) -> None:
+        self._owes_continue = False
+        self.is_body_complete = True
+        self._news.set()
+
+    def disconnect(self) -> None:
+        """Nobody is there to be answered."""
+        self.is_disconnected = True
+        self._news.set()
+
+    def probe(self) -> None:
+        """Send a byte of the answer ahead, to learn whether the client still reads."""
+        self._line.writer.write(self._response.probe())
+
+    async def run(self, app: ASGIApp) -> None:
+        """Have the application answer."""
+        try:
+            await app(self._scope, self.receive, self.send)
+        except Exception:
+            log.exception("request failed")
+        finally:
+            if not self.is_complete and not self.is_disconnected:
+                self._line.writer.end()
+
+    async def receive(self) -> Message:
+        if self._owes_continue and not self.is_started:
+            self._owes_continue = False
+            self._line.writer.write(CONTINUE)
+        if not self.is_disconnected and not self.is_complete:
+            self._line.resume_reading()
+            await self._news.wait()
+            self._news.clear()
+        if self.is_disconnected or self.is_complete:
+            return {"type": "http.disconnect"}
+        body, self._body = bytes(self._body), bytearray()
+        return {"type": "http.request", "body": body, "more_body": not self.is_body_complete}
+
+    async def send(self, message: Message) -> None:
+        """Returns when little waits to be written; what is for a client that left is thrown away."""
+        await self._line.writer.drain()
+        if self.is_disconnected:
+            return
+        if message["type"] == "http.response.start":
+            self._start(message)
+        else:
+            self._write_body(message)
+
+    def _start(self, message: dict[str, Any] | Message) -> None:
+        # Whoever has not been told to go on may send the body or not, so its connection has no known next request.
+        if self._owes_continue:
+            self.end_connection()
+        headers = [*self._line.default_headers, *message["headers"]]
+        self._line.writer.write(self._response.start(message["status"], headers))
+
+    def _write_body(self, message: dict[str, Any] | Message) -> None:
+        if self.is_complete:
+            raise RuntimeError("the answer is complete")
+        is_last = not message.get("more_body", False)
+        self._line.writer.write(self._response.body(message.get("body", b""), is_last=is_last))
+        if is_last:
+            self.is_complete = True
+            self._news.set()
+            self._line.on_complete()

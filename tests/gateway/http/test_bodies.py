@@ -1,0 +1,196 @@
+"""Bodies while they are read: time, rate, number, bytes; whoever sends at once is never in the way of the bounds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.types import Message
+
+from gateway.errors import ClientGone
+from gateway.http.bodies import Bodies, ReadingLimits, client_address
+from svclib.errors import Overloaded, RequestTimeout, Unavailable
+
+WIDE = ReadingLimits(seconds=60, grace_seconds=60, min_bytes_per_second=1, max_readers=100, max_readers_per_address=100)
+
+
+def receiving(messages: Sequence[Message]) -> Any:
+    left = iter(messages)
+
+    async def receive() -> Message:
+        return next(left)
+
+    return receive
+
+
+def piece(body: bytes, more: bool) -> Message:
+    return {"type": "http.request", "body": body, "more_body": more}
+
+
+class Sender:
+    """A client that sends what a test says, when it says so."""
+
+    def __init__(self, bodies: Bodies, address: str = "a") -> None:
+        self._queue: asyncio.Queue[Message] = asyncio.Queue()
+        self.task = asyncio.create_task(bodies.read(self._queue.get, address))
+
+    async def send(self, data: bytes, *, more: bool = True) -> None:
+        self._queue.put_nowait(piece(data, more))
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    async def fate(self) -> str:
+        """What has become of it."""
+        for _ in range(5):
+            await asyncio.sleep(0)
+        if not self.task.done():
+            return "reading"
+        return "read" if self.task.exception() is None else type(self.task.exception()).__name__
+
+
+@asynccontextmanager
+async def senders(bodies: Bodies, *addresses: str) -> AsyncIterator[list[Sender]]:
+    all_of_them = []
+    for address in addresses:
+        all_of_them.append(Sender(bodies, address))
+        await asyncio.sleep(0)
+        bodies.check_integrity()
+    yield all_of_them
+    for sender in all_of_them:
+        sender.task.cancel()
+    await asyncio.gather(*(sender.task for sender in all_of_them), return_exceptions=True)
+    bodies.check_integrity()
+    assert bodies.num_readers == 0
+
+
+async def test_bodies_come_in_pieces() -> None:
+    bodies = Bodies(WIDE)
+    assert await bodies.read(receiving([piece(b"ab", True), piece(b"", True), piece(b"c", False)]), "a") == b"abc"
+    assert await bodies.read(receiving([{"type": "http.request"}]), "a") == b""
+
+
+async def test_a_client_that_leaves_in_the_middle_of_its_body() -> None:
+    bodies = Bodies(WIDE)
+    with pytest.raises(ClientGone):
+        await bodies.read(receiving([piece(b"ab", True), {"type": "http.disconnect"}]), "a")
+    bodies.check_integrity()
+    assert bodies.num_readers == 0
+
+
+async def test_a_body_that_takes_too_long() -> None:
+    bodies = Bodies(replace(WIDE, seconds=0.05))
+    async with senders(bodies, "a") as (sender,):
+        with pytest.raises(RequestTimeout, match="more than"):
+            await sender.task
+
+
+async def test_a_body_that_is_too_slow_after_a_while() -> None:
+    """It begins fast enough; each period counts alone."""
+    bodies = Bodies(replace(WIDE, grace_seconds=0.05, min_bytes_per_second=100))
+    async with senders(bodies, "a") as (sender,):
+        await sender.send(b"x" * 1000)
+        with pytest.raises(RequestTimeout, match="slowly"):
+            await sender.task
+
+
+async def test_a_body_at_the_least_rate_is_read() -> None:
+    bodies = Bodies(replace(WIDE, grace_seconds=0.2, min_bytes_per_second=5))
+    async with senders(bodies, "a") as (sender,):
+        for _ in range(8):
+            await sender.send(b"x")
+            await asyncio.sleep(0.05)
+        await sender.send(b"", more=False)
+        assert await sender.task == b"x" * 8
+
+
+async def test_any_rate() -> None:
+    bodies = Bodies(replace(WIDE, grace_seconds=0.01, min_bytes_per_second=0))
+    async with senders(bodies, "a") as (sender,):
+        await asyncio.sleep(0.05)
+        assert await sender.fate() == "reading"
+
+
+async def test_one_more_than_an_address_may_have_ends_its_oldest() -> None:
+    bodies = Bodies(replace(WIDE, max_readers_per_address=3))
+    async with senders(bodies, "a", "b", "a", "a") as all_of_them:
+        assert [await each.fate() for each in all_of_them] == ["reading"] * 4
+        newcomer = Sender(bodies, "a")
+        assert await newcomer.fate() == "reading"
+        assert [await each.fate() for each in all_of_them] == ["RequestTimeout", "reading", "reading", "reading"]
+        await newcomer.send(b"x", more=False)
+        assert await newcomer.task == b"x"
+
+
+async def test_one_more_than_all_may_have_ends_the_oldest_of_the_address_that_has_most() -> None:
+    bodies = Bodies(replace(WIDE, max_readers=4))
+    async with senders(bodies, "quiet", "flood", "flood", "flood", "new") as all_of_them:
+        fates = [await each.fate() for each in all_of_them]
+        assert fates == ["reading", "RequestTimeout", "reading", "reading", "reading"]
+
+
+async def test_bytes_at_the_limit_and_one_above() -> None:
+    bodies = Bodies(replace(WIDE, max_bytes=20))
+    async with senders(bodies, "quiet", "flood", "flood") as (quiet, first, second):
+        await quiet.send(b"x" * 4)
+        await first.send(b"x" * 8)
+        await second.send(b"x" * 8)
+        assert [await each.fate() for each in (quiet, first, second)] == ["reading"] * 3
+        await quiet.send(b"x")
+        assert [await each.fate() for each in (quiet, first, second)] == ["reading", "RequestTimeout", "reading"]
+        bodies.check_integrity()
+
+
+async def test_draining_ends_whatever_is_read() -> None:
+    bodies = Bodies(WIDE)
+    async with senders(bodies, "a", "b") as all_of_them:
+        for each in all_of_them:
+            await each.send(b"x")
+        bodies.end_all(Unavailable("over"))
+        assert [await each.fate() for each in all_of_them] == ["Unavailable"] * 2
+
+
+async def test_held_bodies_at_the_limit_and_one_above() -> None:
+    bodies = Bodies(replace(WIDE, max_held_bytes=20))
+    with bodies.holding(10):
+        with bodies.holding(10), pytest.raises(Overloaded), bodies.holding(1):
+            pass
+        with bodies.holding(10):
+            pass
+
+
+@pytest.mark.parametrize(("client", "address"), [(("10.0.0.1", 5), "10.0.0.1"), (None, ""), (("::1", 5), "::1")])
+def test_addresses(client: Any, address: str) -> None:
+    assert client_address({"type": "http", "client": client}) == address
+
+
+@given(
+    steps=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 12), st.booleans()), max_size=25),
+    limits=st.tuples(st.integers(1, 5), st.integers(1, 4), st.integers(1, 40)),
+)
+def test_no_bound_is_ever_passed_and_newcomers_get_in(
+    steps: list[tuple[str, int, bool]], limits: tuple[int, int, int]
+) -> None:
+    max_readers, per_address, max_bytes = limits
+
+    async def run() -> None:
+        bodies = Bodies(
+            replace(WIDE, max_readers=max_readers, max_readers_per_address=per_address, max_bytes=max_bytes)
+        )
+        async with senders(bodies) as all_of_them:
+            for address, size, more in steps:
+                newcomer = Sender(bodies, address)
+                all_of_them.append(newcomer)
+                assert await newcomer.fate() == "reading"
+                await newcomer.send(b"x" * size, more=more)
+                if size <= max_bytes and not more:
+                    assert await newcomer.fate() == "read"
+                bodies.check_integrity()
+                assert bodies.num_readers <= max_readers
+
+    asyncio.run(run())

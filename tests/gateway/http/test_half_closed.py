@@ -1,0 +1,103 @@
+"""Clients that end their side and wait get their answers; clients that are gone cost nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import closing
+
+import pytest
+
+from tests.gateway.http.wire import chat, chat_body, connect, opened, parse, read_all
+from tests.gateway.running import Stack, scripted_stack
+from tests.gateway.scripted import GenerateCall, ScriptedEngine, head, tokens
+from tests.gateway.sse import collect, undo_chunks
+from tests.gateway.test_cancellation import Watched, stack_that_stops_at
+
+BOTH = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+VERSIONS = pytest.mark.parametrize("version", ["1.0", "1.1"])
+
+
+def text_of(received: bytes, stream: bool) -> str:
+    status, headers, body = parse(received)
+    assert status == 200
+    if not stream:
+        return body.decode()
+    body = undo_chunks(body) if "transfer-encoding" in headers else body
+    answer = collect(body.decode())
+    assert answer.done
+    return answer.choices[0].content
+
+
+@VERSIONS
+@BOTH
+def test_a_client_that_ends_its_side_gets_its_answer(shared: Stack, stream: bool, version: str) -> None:
+    script = {"steps": ["a", "b", "c"], "delay_ms": 50}
+    with closing(connect(shared)) as connection:
+        connection.sendall(chat(chat_body(model="simulated", stream=stream, simulate=script), version=version))
+        connection.shutdown(socket.SHUT_WR)
+        assert "abc" in text_of(read_all(connection), stream)
+
+
+@VERSIONS
+def test_at_once(shared: Stack, version: str) -> None:
+    with closing(connect(shared)) as connection:
+        connection.sendall(f"GET /health HTTP/{version}\r\nhost: x\r\n\r\n".encode())
+        connection.shutdown(socket.SHUT_WR)
+        status, headers, body = parse(read_all(connection))
+    assert (status, body) == (200, b'{"status":"alive"}')
+    assert headers.get("connection", "close") == "close"
+
+
+def test_each_of_several_requests_is_answered(shared: Stack) -> None:
+    with closing(connect(shared)) as connection:
+        body = chat_body(model="simulated", simulate={"steps": ["a"], "delay_ms": 50})
+        connection.sendall(chat(body) + b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n" * 2)
+        connection.shutdown(socket.SHUT_WR)
+        assert read_all(connection).count(b"HTTP/1.1 200") == 3
+
+
+async def slowly(call: GenerateCall) -> None:
+    """Long enough for several bytes to be sent ahead, before the answer begins and in its middle."""
+    await asyncio.sleep(1.5)
+    call.emit(head())
+    call.emit(tokens("hel"))
+    await asyncio.sleep(1.5)
+    call.emit(tokens("lo", finish="length"))
+
+
+@BOTH
+async def test_a_long_wait(stream: bool) -> None:
+    async with scripted_stack(ScriptedEngine(slowly)) as stack, opened(stack) as (reader, writer):
+        writer.write(chat(chat_body(stream=stream)))
+        writer.write_eof()
+        assert "hello" in text_of(await asyncio.wait_for(reader.read(), 20), stream)
+        await stack.until_idle()
+
+
+@pytest.mark.parametrize("phase", ["render", "queue", "prefill", "decode", "formatting"])
+@BOTH
+async def test_a_client_that_ends_its_side_and_then_goes(phase: str, stream: bool) -> None:
+    """As every client that goes, but in two steps."""
+    watched = Watched()
+    async with stack_that_stops_at(phase, watched) as stack, opened(stack) as (_, writer):
+        writer.write(chat(chat_body(stream=stream)))
+        writer.write_eof()
+        await asyncio.wait_for(watched.reached.wait(), 20)
+        await asyncio.sleep(0.05)
+        assert not watched.cancelled.is_set()
+        writer.close()
+        await asyncio.wait_for(watched.cancelled.wait(), 20)
+        await stack.until_idle()
+
+
+@pytest.mark.parametrize("phase", ["render", "queue", "prefill"])
+@BOTH
+async def test_a_client_of_http_1_0_that_goes(phase: str, stream: bool) -> None:
+    watched = Watched()
+    async with stack_that_stops_at(phase, watched, sse_ping_seconds=0.1) as stack, opened(stack) as (_, writer):
+        writer.write(chat(chat_body(stream=stream), version="1.0"))
+        await asyncio.wait_for(watched.reached.wait(), 20)
+        writer.close()
+        await asyncio.wait_for(watched.cancelled.wait(), 20)
+        await stack.until_idle()

@@ -1,0 +1,91 @@
+"""Which routes there are, what is said where there is none, and that whatever can be got can be asked for with HEAD."""
+
+from __future__ import annotations
+
+import httpx2
+import pytest
+
+from tests.gateway.running import Stack
+
+CHAT = "/v1/chat/completions"
+
+
+def ask(stack: Stack, method: str, path: str) -> httpx2.Response:
+    return httpx2.request(method, f"{stack.url}{path}", timeout=20)
+
+
+@pytest.mark.parametrize(
+    "path", ["/health", "/ready", "/version", "/metrics", "/v1/models", "/v1/models/", "/v1/models/simulated",
+             "/v1/models/org/sim", "/v1/models/none", "/nowhere"],
+)  # fmt: skip
+def test_head_is_get_without_a_body(shared: Stack, path: str) -> None:
+    got, head = ask(shared, "GET", path), ask(shared, "HEAD", path)
+    assert head.status_code == got.status_code
+    assert head.content == b""
+    ignored = {"date", "x-request-id"} | ({"content-length"} if path in {"/metrics", "/nowhere"} else set())
+    assert {name: value for name, value in head.headers.items() if name not in ignored} == {
+        name: value for name, value in got.headers.items() if name not in ignored
+    }
+    assert int(head.headers["content-length"]) > 0
+
+
+def test_every_route_that_can_be_got(shared: Stack) -> None:
+    with httpx2.Client(base_url=shared.url) as client:
+        listed = client.get("/nowhere").json()["error"]["message"].partition("routes: ")[2].split(", ")
+        got = [route.removeprefix("GET ") for route in listed if route.startswith("GET ")]
+        assert len(got) >= 6
+        for path in got:
+            assert client.head(path.replace("{name}", "simulated")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", "/v1/x"), ("POST", "/chat/completions"), ("DELETE", "/"), ("POST", "/v1/v1/chat/completions"),
+     ("POST", f"{CHAT}/"), ("HEAD", "/none")],
+)  # fmt: skip
+def test_a_path_that_is_none_is_named_and_so_are_the_routes(shared: Stack, method: str, path: str) -> None:
+    answer = ask(shared, method, path)
+    assert answer.status_code == 404
+    if method == "HEAD":
+        return
+    error = answer.json()["error"]
+    assert (error["code"], error["type"]) == ("not_found", "invalid_request_error")
+    assert error["message"].startswith(f"no route for {method} {path}; routes: ")
+    for route in (
+        f"POST {CHAT}",
+        "GET /v1/models",
+        "GET /v1/models/{name}",
+        "GET /health",
+        "GET /ready",
+        "GET /metrics",
+    ):
+        assert route in error["message"]
+    assert not error["message"].endswith("…")
+
+
+@pytest.mark.parametrize("path", ["/" + "x" * 5000, "/" + "é" * 3000, "/%00%0a" * 200])
+def test_a_long_path_is_shown_in_part(shared: Stack, path: str) -> None:
+    answer = ask(shared, "GET", path)
+    assert answer.status_code == 404
+    assert f"POST {CHAT}" in answer.json()["error"]["message"]
+    assert len(answer.content) < 4096
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [("GET", CHAT, {"POST"}), ("HEAD", CHAT, {"POST"}), ("DELETE", "/v1/models", {"GET", "HEAD"}),
+     ("PUT", "/health", {"GET", "HEAD"}), ("PATCH", "/v1/models/simulated", {"GET", "HEAD"}),
+     ("OPTIONS", CHAT, {"POST"})],
+)  # fmt: skip
+def test_a_method_that_is_not_allowed(shared: Stack, method: str, path: str, allowed: set[str]) -> None:
+    answer = ask(shared, method, path)
+    assert answer.status_code == 405
+    assert {each.strip() for each in answer.headers["allow"].split(",")} == allowed
+    if method != "HEAD":
+        message = answer.json()["error"]["message"]
+        assert message.startswith(f"{method} {path} is not allowed; allowed: ")
+        assert all(each in message for each in allowed)
+
+
+def test_a_slash_behind_the_models_changes_nothing(shared: Stack) -> None:
+    assert ask(shared, "GET", "/v1/models/").json() == ask(shared, "GET", "/v1/models").json()
