@@ -17,6 +17,7 @@ from gateway.model import ParserChoice
 from gateway.pipeline import Pipeline
 from gateway.reader import RequestReader
 from svclib.errors import Unavailable
+from svclib.session import SessionLimits
 
 
 class Gateway:
@@ -56,6 +57,7 @@ class Gateway:
 
 
 def _pipeline(settings: Settings, metrics: GatewayMetrics) -> Pipeline:
+    limits = SessionLimits(waiting=settings.max_unread_bytes)
     return Pipeline(
         Balancer(
             "tokenizer",
@@ -63,8 +65,18 @@ def _pipeline(settings: Settings, metrics: GatewayMetrics) -> Pipeline:
             lambda channel: TokenizerClient(channel, settings.tokenizer_timeout),
             TokenizerClient.info,
         ),
-        Balancer("engine", split(settings.engine_addresses), SessionEngine, lambda engine: engine.info()),
-        Balancer("detokenizer", split(settings.detokenizer_addresses), DetokenizerClient, DetokenizerClient.info),
+        Balancer(
+            "engine",
+            split(settings.engine_addresses),
+            lambda channel: SessionEngine(channel, limits),
+            lambda engine: engine.info(),
+        ),
+        Balancer(
+            "detokenizer",
+            split(settings.detokenizer_addresses),
+            lambda channel: DetokenizerClient(channel, limits),
+            DetokenizerClient.info,
+        ),
         ParserChoice(settings.tool_parser, settings.reasoning_parser),
         metrics,
     )

@@ -181,8 +181,11 @@ class Pipeline:
 
     async def _feed(
         self, generation: Generation, formattings: list[Formatting], record: RequestRecord
-    ) -> AsyncIterator[Event]:
-        """Hand what the engine generates to the detokenizer."""
+    ) -> AsyncIterator[Event | None]:
+        """Hand what the engine generates to the detokenizer, no faster than the client reads.
+
+        What is too early waits on the session with the engine, where it is compact and bounded.
+        """
         unended = set(range(len(formattings)))
         async for event in generation:
             if event.head is not None:
@@ -196,6 +199,7 @@ class Pipeline:
                 self.metrics.observe_step(record.note_chunks(event.chunks, time.time()))
             if event.stats is not None:
                 record.note_stats(event.stats)
+            yield None
         if any(not record.finish_reasons[index] for index in unended):
             raise InternalError
 

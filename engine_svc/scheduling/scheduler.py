@@ -6,8 +6,8 @@ long as there are tokens, places and blocks.
 
 Requests are served evenly, however many choices they have. Running sequences are ordered by how many older choices of
 their request run, then by age: first the oldest choice of every request, then every second one, and so on. The last in
-this order makes room first. Waiting ones start in the order of ``waiting_queue.py``, and a request of which nothing runs
-takes the place of the last in order, if that is not the only running choice of its own request.
+this order makes room first. Waiting ones start in the order of ``waiting_queue.py``. A request of which nothing runs
+takes the place of the last in order, if that is not the only running choice of its request.
 
 Why everything finishes: the oldest running choice of the oldest request is served first, may take the blocks of any
 other, and was only admitted to the engine because all blocks together hold it (``capacity.py``); if none of that

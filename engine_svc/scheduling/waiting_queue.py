@@ -72,8 +72,11 @@ class WaitingQueue:
         self._count(sequence.group_id, -1)
 
     def turns(self) -> Iterator[Sequence]:
-        """Whose turn it is, again and again. Before it goes on, the caller may ``remove`` and start that sequence; if it
-        does not, the sequence's request is passed over. Nothing else may be changed meanwhile."""
+        """Whose turn it is, again and again.
+
+        Before it goes on, the caller may ``remove`` and start that sequence; if it does not, the sequence's request is
+        passed over. Nothing else may be changed meanwhile.
+        """
         num_passed = 0
         while num_passed < len(self._turns):
             turn = self._turns[num_passed]

@@ -22,7 +22,7 @@ from gateway.peers import (
     Thinking,
 )
 from protos.v1 import common_pb2, engine_pb2, engine_pb2_grpc
-from svclib.session import Opening, SessionClient, Stream
+from svclib.session import Opening, SessionClient, SessionLimits, Stream
 
 EngineSession: TypeAlias = SessionClient[engine_pb2.GenerateRequest, engine_pb2.StopChoices, engine_pb2.GenerateEvent]
 EngineStream: TypeAlias = Stream[engine_pb2.GenerateRequest, engine_pb2.StopChoices, engine_pb2.GenerateEvent]
@@ -31,9 +31,11 @@ EngineStream: TypeAlias = Stream[engine_pb2.GenerateRequest, engine_pb2.StopChoi
 class SessionEngine:
     """An engine that speaks engine.proto; see ``EngineClient``."""
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+    def __init__(self, channel: grpc.aio.Channel, limits: SessionLimits) -> None:
         self._stub = engine_pb2_grpc.EngineStub(channel)
-        self._session: EngineSession = SessionClient(self._stub.Session, engine_pb2.EngineClientFrame, peer="engine")
+        self._session: EngineSession = SessionClient(
+            self._stub.Session, engine_pb2.EngineClientFrame, peer="engine", limits=limits
+        )
 
     async def info(self) -> EngineInfo:
         info = await answer(self._stub.GetModelInfo(engine_pb2.ModelInfoRequest(), timeout=INFO_SECONDS), "engine")

@@ -61,7 +61,8 @@ def test_newcomers_never_hold_up_a_request_of_which_nothing_runs() -> None:
     queue, (many,) = queue_of(3)
     for _ in range(3):
         queue.push(given.sequence())
-        assert (first := next(queue.turns())) in many
+        first = next(queue.turns())
+        assert first in many
         queue.remove(first)
         queue.note_start(first)
         queue.note_stop(first)
