@@ -73,6 +73,14 @@ class EngineInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineLoads:
+    """An engine's choices now."""
+
+    num_running: int
+    num_waiting: int
+
+
+@dataclass(frozen=True, slots=True)
 class DetokenizerInfo:
     tool_parsers: frozenset[str]
     reasoning_parsers: frozenset[str]
@@ -249,6 +257,12 @@ class EngineClient(Protocol):
         self, request: ChatRequest, prompt: Prompt, options: GenerateOptions, opening: Opening
     ) -> AbstractAsyncContextManager[Generation]:
         """A request, which begins when the context is entered."""
+
+    async def loads(self) -> EngineLoads:
+        """The load now. Raises ``ServiceError``, within half a second."""
+
+    async def give_up(self) -> None:
+        """End what runs, with ``PeerLost``; the next request connects again."""
 
     async def close(self) -> None:
         """End what runs."""

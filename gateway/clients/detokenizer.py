@@ -89,6 +89,10 @@ class DetokenizerClient:
         )
         return [Formatting(self._session.open(message, opening)) for _ in range(request.n)]
 
+    async def give_up(self) -> None:
+        """End what runs, with ``PeerLost``; the next request connects again."""
+        await self._session.close()
+
     async def close(self) -> None:
         """End what runs."""
         await self._session.close()

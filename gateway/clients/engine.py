@@ -8,11 +8,12 @@ import grpc
 
 from gateway.chat import ChatRequest, Sampling
 from gateway.clients.on_session import OnSession
-from gateway.clients.unary import INFO_SECONDS, answer
+from gateway.clients.unary import INFO_SECONDS, LOADS_SECONDS, answer
 from gateway.peers import (
     Chunk,
     Constraint,
     EngineInfo,
+    EngineLoads,
     EngineStats,
     GenerateEvent,
     GenerateOptions,
@@ -63,6 +64,13 @@ class SessionEngine:
         if options.constraint is not None:
             _constrain(message, options.constraint, options.thinking)
         return SessionGeneration(self._session.open(message, opening))
+
+    async def give_up(self) -> None:
+        await self._session.close()
+
+    async def loads(self) -> EngineLoads:
+        loads = await answer(self._stub.GetLoads(engine_pb2.LoadsRequest(), timeout=LOADS_SECONDS), "engine")
+        return EngineLoads(loads.num_running_reqs, loads.num_waiting_reqs)
 
     async def close(self) -> None:
         await self._session.close()

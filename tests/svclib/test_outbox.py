@@ -38,7 +38,7 @@ async def test_beyond_it_nothing_is_kept_or_sent_any_more() -> None:
     fill(box, 1000, first_id=100)
     box.add(2000).end.SetInParent()
     assert (overflowed, box.num_bytes) == ([1], 0)
-    with pytest.raises(Overloaded, match="does not read|too slowly"):
+    with pytest.raises(Overloaded, match="too slowly"):
         await anext(aiter(box.frames()))
 
 
