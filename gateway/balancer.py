@@ -101,6 +101,11 @@ class Balancer(Generic[ClientT, InfoT]):
         """What a ready replica says of itself, None while there is none."""
         return next((replica.info for replica in self._replicas if replica.info is not None), None)
 
+    @property
+    def ready(self) -> list[ClientT]:
+        """The clients of all replicas that are ready."""
+        return [replica.client for replica in self._replicas if replica.info is not None]
+
     @contextmanager
     def choose(self, *, choices: int = 1, avoid: str = "") -> Iterator[Chosen[ClientT, InfoT]]:
         """Give work to a replica for as long as the context lasts; to another than ``avoid`` if there is one.

@@ -12,6 +12,7 @@ from gateway.clients.detokenizer import DetokenizerClient
 from gateway.clients.engine import SessionEngine
 from gateway.clients.tokenizer import TokenizerClient
 from gateway.config import Settings, split
+from gateway.loads import EngineLoadCollector
 from gateway.metrics import GatewayMetrics
 from gateway.model import ParserChoice
 from gateway.pipeline import Pipeline
@@ -31,11 +32,14 @@ class Gateway:
         self.reader = RequestReader(reject_unknown=settings.unknown_fields == "reject")
         self.pipeline = _pipeline(settings, self.metrics)
         self._balancers = (self.pipeline.tokenizers, self.pipeline.engines, self.pipeline.detokenizers)
+        self.loads = EngineLoadCollector(lambda: self.pipeline.engines.ready, settings.served_model_name)
+        self.metrics.registry.register(self.loads)
         self.metrics.watch_choices(lambda: self.admission.in_use)
         self.metrics.watch_peers(self.peers)
 
     def start(self) -> None:
         """Look for the services. They need not be there yet."""
+        self.loads.start()
         for balancer in self._balancers:
             balancer.start()
 

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.stack import Stack, running_stack
+
+
+def pytest_configure() -> None:
+    """Have SIGINT obeyed by whatever tests start: a shell's background jobs, and what they start, have it ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
