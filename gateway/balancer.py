@@ -8,7 +8,7 @@ what runs on it is given up. The one with the least work is chosen, and among eq
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -130,7 +130,7 @@ class Balancer(Generic[ClientT, InfoT]):
         """Keep ``info`` true, for ever."""
         while True:
             try:
-                await _first_of(self._listen(replica), check_answers(replica.channel))
+                await self._follow(replica)
             except PeerSilent:
                 self._note(replica, None, why="it does not answer")
                 await replica.client.give_up()
@@ -143,11 +143,20 @@ class Balancer(Generic[ClientT, InfoT]):
             self._note(replica, None)
             await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _listen(self, replica: Replica[ClientT, InfoT]) -> None:
-        """Note what the replica says of itself, for as long as the connection stands."""
+    async def _follow(self, replica: Replica[ClientT, InfoT]) -> None:
+        """Keep ``info`` true for as long as the connection stands. Raises ``PeerSilent`` when nothing comes over it."""
         async with aclosing(watch_health(replica.channel)) as health:
             async for serving in health:
-                self._note(replica, await self._describe(replica.client) if serving else None)
+                await self._hear(replica, serving)
+                # It has answered once, and so must go on answering.
+                await _first_of(self._listen(replica, health), check_answers(replica.channel))
+
+    async def _listen(self, replica: Replica[ClientT, InfoT], health: AsyncIterator[bool]) -> None:
+        async for serving in health:
+            await self._hear(replica, serving)
+
+    async def _hear(self, replica: Replica[ClientT, InfoT], serving: bool) -> None:
+        self._note(replica, await self._describe(replica.client) if serving else None)
 
     def _note(self, replica: Replica[ClientT, InfoT], info: InfoT | None, why: str | None = None) -> None:
         if (info is None) != (replica.info is None):

@@ -23,7 +23,7 @@ EXIT_INTERRUPTED: Final = 130
 
 _MAX_FAILED_STARTS: Final = 3
 _LAST_LINES: Final = 15
-_HUNG_SECONDS: Final = 5.0
+_HUNG_SECONDS: Final = 3.0
 """What a process that does not answer gets, from being told to stop until it is killed."""
 
 

@@ -33,18 +33,27 @@ class Patience:
 
 
 async def until_silent(ask: Callable[[float], Awaitable[bool]], patience: Patience) -> None:
-    """Ask again and again; return when there was no answer. ``ask`` says whether there was one within its seconds."""
+    """Ask again and again; return when there was no answer. ``ask`` says whether there was one within its seconds.
+
+    Who says no sooner, because there is no connection, is not asked again before they are over.
+    """
+    clock = asyncio.get_running_loop().time
     num_unanswered = 0
     while num_unanswered < patience.max_unanswered:
         if not num_unanswered:
             await asyncio.sleep(patience.interval)
-        num_unanswered = 0 if await ask(patience.answer_seconds) else num_unanswered + 1
+        asked_at = clock()
+        if await ask(patience.answer_seconds):
+            num_unanswered = 0
+        else:
+            num_unanswered += 1
+            await asyncio.sleep(max(0.0, asked_at + patience.answer_seconds - clock()))
 
 
 async def grpc_answers(channel: grpc.aio.Channel, seconds: float) -> bool:
-    """Whether ``grpc.health.v1`` answers, whatever it says. A connection that fails is not silence."""
+    """Whether ``grpc.health.v1`` answers, whatever it says."""
     try:
         await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=seconds)
-    except grpc.aio.AioRpcError as error:
-        return bool(error.code() != grpc.StatusCode.DEADLINE_EXCEEDED)
+    except grpc.aio.AioRpcError:
+        return False
     return True

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from tests.e2e.test_kill import SLOW, answer_until_it_ends, repaired, stream_until_it_ends
+from tests.e2e.test_kill import answer_until_it_ends, repaired, stream_until_it_ends
 from tests.stack import SERVICES, Stack, running_stack
 
 BEHIND = SERVICES[1:]
@@ -21,7 +21,7 @@ NAMES = {"tokenizer_svc": "tokenizer", "engine_svc": "engine", "detokenizer_svc"
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
-    with running_stack("--model", "simulated", "--hang-seconds", "6") as running:
+    with running_stack("--model", "simulated", "--hang-seconds", "5") as running:
         yield running
 
 
@@ -56,38 +56,26 @@ async def ask(stack: Stack) -> str:
 
 
 @pytest.mark.parametrize("service", BEHIND)
-async def test_a_service_that_hangs_is_not_ready_and_is_replaced(stack: Stack, service: str) -> None:
-    old = stack.process(service)
-    old.suspend()
-    # Time is the claim; three seconds on a machine that has nothing else to do.
-    assert await until_not_ready(stack, NAMES[service]) < 5
-    assert f"{NAMES[service]} does not answer; ending it" not in stack.log.read_text()
-    await repaired(stack, service, old)
-    assert f"{NAMES[service]} does not answer; ending it" in stack.log.read_text()
-    assert await ask(stack) == "back again"
-
-
-@pytest.mark.parametrize("service", ["engine_svc", "detokenizer_svc"])
-async def test_what_runs_on_it_ends_with_an_error(stack: Stack, service: str) -> None:
+async def test_a_service_that_hangs_is_as_lost_as_one_that_died(stack: Stack, service: str) -> None:
+    """Not ready within five seconds (three where nothing else runs); what it held ends; another takes its place."""
     started = asyncio.Event()
     streaming = asyncio.create_task(stream_until_it_ends(stack, started))
     answering = asyncio.create_task(answer_until_it_ends(stack))
     await asyncio.wait_for(started.wait(), 20)
     old = stack.process(service)
     old.suspend()
+    if service == "tokenizer_svc":
+        # Its work for the running ones was done. The next one waits for it, and not for long.
+        streaming.cancel()
+        answering.cancel()
+        streaming = answering = asyncio.create_task(answer_until_it_ends(stack))
+    assert await until_not_ready(stack, NAMES[service]) < 5
     began = time.monotonic()
-    assert await asyncio.gather(streaming, answering) == ["APIError", "InternalServerError"]
-    assert time.monotonic() - began < 8
+    assert {await streaming, await answering} <= {"APIError", "InternalServerError"}
+    assert time.monotonic() - began < 3
     await repaired(stack, service, old)
-
-
-async def test_a_request_that_waits_for_a_tokenizer_that_hangs_is_a_503(stack: Stack) -> None:
-    old = stack.process("tokenizer_svc")
-    old.suspend()
-    async with stack.async_client() as client:
-        with pytest.raises(Exception, match="503"):
-            await client.chat.completions.create(**SLOW)
-    await repaired(stack, "tokenizer_svc", old)
+    assert f"{NAMES[service]} does not answer; ending it" in stack.log.read_text()
+    assert await ask(stack) == "back again"
 
 
 async def test_one_that_goes_on_in_time_is_left_alone(stack: Stack) -> None:
@@ -97,7 +85,7 @@ async def test_one_that_goes_on_in_time_is_left_alone(stack: Stack) -> None:
     old.resume()
     await asyncio.to_thread(stack.wait_ready)
     assert await ask(stack) == "back again"
-    await asyncio.sleep(7)
+    await asyncio.sleep(6)
     assert stack.process("tokenizer_svc").pid == old.pid
 
 

@@ -218,3 +218,22 @@ async def test_a_replica_that_is_late_once_stays_ready(monkeypatch: pytest.Monke
     assert replicas(made)[0].client.given_up == 0
     await made.stop()
     await peer.stop()
+
+
+async def test_the_time_in_which_a_replica_is_away_is_not_held_against_it(impatient: None) -> None:
+    """One that is started again has answered no question for a while."""
+    peer = Peer(ScriptedEngine())
+    await peer.start()
+    made: Names = Balancer("engine", [peer.address], NamedClient, describe)
+    made.start()
+    client = replicas(made)[0].client
+    for _ in range(3):
+        await until(lambda: made.info == "described")
+        await peer.stop()
+        await until(lambda: made.info is None)
+        await asyncio.sleep(0.5)
+        await peer.start()
+    await until(lambda: made.info == "described")
+    assert client.given_up == 0
+    await made.stop()
+    await peer.stop()
