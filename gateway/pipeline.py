@@ -86,7 +86,7 @@ class Pipeline:
         async with (
             self._generate(request, prompt, options, opening, record) as generation,
             self._format(request, prompt, model, options, opening, record) as formattings,
-            Merge(
+            Merge[Event](
                 self._feed(generation, formattings, record),
                 *(_read(index, each, generation, record) for index, each in enumerate(formattings)),
                 *([] if ping_seconds is None else [_pings(ping_seconds)]),

@@ -4,8 +4,8 @@ Client and server speak in frames, and each frame is a list of entries: a writer
 next frame, so one engine step is one message however many sequences it moved. While a frame is being written, further
 events of one request are merged into one entry (protobuf ``MergeFrom``: lists are joined), so a slow reader costs
 longer entries and not more of them. A frame that has grown large is followed by another, so that none is ever too large
-for the transport. What waits is bounded (``limits.py``): a request whose reader is too slow ends with ``Overloaded``, and
-a peer that does not read at all is lost.
+for the transport. What waits is bounded (``limits.py``): a request whose reader is too slow ends with ``Overloaded``,
+and a peer that does not read at all is lost.
 
 The life of a request, seen from either end:
 

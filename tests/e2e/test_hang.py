@@ -1,4 +1,4 @@
-"""A service that hangs with its connections open: stopped with SIGSTOP, as a loop that does not turn looks from outside."""
+"""A service that hangs with its connections open: SIGSTOP is what a loop that does not turn looks like from outside."""
 
 from __future__ import annotations
 

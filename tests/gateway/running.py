@@ -34,7 +34,7 @@ class Servicer(Protocol):
     def add_to(self, server: grpc.aio.Server) -> None: ...
 
 
-class PausableHealth(health_pb2_grpc.HealthServicer):
+class PausableHealth(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # untyped
     """Answers questions unless it is paused; what it says by itself it says anyway, as gRPC's own threads would."""
 
     def __init__(self, health: Any) -> None:

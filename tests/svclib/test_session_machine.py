@@ -14,7 +14,6 @@ from svclib.errors import InvalidRequest, Overloaded, PeerLost, Unavailable
 from svclib.session import SessionLimits, SessionServer
 from tests.svclib.pipe import FormatCall, Peers, content, opening, request, settle, text_of
 
-
 LIMITS = SessionLimits(waiting=150, waiting_in_all=400, unsent=1_000)
 FLOOD = 40
 """Letters, one event each: more than may wait of one request."""
