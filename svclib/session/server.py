@@ -74,6 +74,7 @@ class SessionServer:
         self._server_frame = server_frame
         self._max_open_requests = max_open_requests
         self._tasks: set[asyncio.Task[None]] = set()
+        self._connections: set[_Connection] = set()
         self._draining = False
 
     @property
@@ -82,20 +83,28 @@ class SessionServer:
         return len(self._tasks)
 
     async def drain(self) -> None:
-        """Refuse new requests, and return when the running ones have ended."""
+        """Refuse new requests, and return when the running ones have ended. Then, or when cancelled, sessions end."""
         self._draining = True
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        try:
+            while self._tasks:
+                await asyncio.wait(self._tasks)
+        finally:
+            for connection in self._connections:
+                connection.end()
 
     async def serve(self, frames: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """The body of a ``Session`` method: frames in, frames out. Ends when the client closes its side."""
         connection = _Connection(self, self._server_frame)
         reader = connection.start_reading(frames)
+        self._connections.add(connection)
         try:
             async for frame in connection.outbox.frames():
                 yield frame
-            await reader
+            await asyncio.wait((reader,))
+            if not reader.cancelled():
+                reader.result()
         finally:
+            self._connections.discard(connection)
             reader.cancel()
             connection.cancel_all()
 
@@ -147,6 +156,11 @@ class _Connection:
         finally:
             self.cancel_all()
             self.outbox.close()
+
+    def end(self) -> None:
+        """Read no more; the session ends once everything is written."""
+        if self._reader is not None:
+            self._reader.cancel()
 
     def cancel_all(self) -> None:
         """Nobody listens any more."""
@@ -222,8 +236,7 @@ class _Connection:
 
     def _on_overflow(self) -> None:
         log.warning("the client of a session does not read")
-        if self._reader is not None:
-            self._reader.cancel()
+        self.end()
 
     def _forget(self, request_id: int) -> _Running | None:
         """Take the request off the books; whoever does it says the last word."""
