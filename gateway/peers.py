@@ -5,13 +5,14 @@ The engine is an interface, so that engines which speak another contract can sta
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Literal, Protocol, TypeAlias
 
 from gateway.chat import ChatRequest
+from svclib.errors import ServiceError
 from svclib.session import Opening
 
 LogProbs: TypeAlias = Any
@@ -242,6 +243,9 @@ class Generation(Protocol):
     def __aiter__(self) -> AsyncIterator[GenerateEvent]: ...
 
     async def __anext__(self) -> GenerateEvent: ...
+
+    def when_too_slow(self, tell: Callable[[ServiceError], None]) -> None:
+        """Tell of the request's end, should it come because its events were not read."""
 
     def stop_choice(self, index: int) -> None:
         """This choice needs no more tokens; the others go on. Has no effect on a choice that has ended."""

@@ -38,7 +38,7 @@ from gateway.peers import (
     TokenizerInfo,
 )
 from gateway.record import RequestRecord
-from svclib.errors import InternalError, InvalidRequest, Unavailable
+from svclib.errors import InternalError, InvalidRequest, ServiceError, Unavailable
 from svclib.session import Opening
 
 Tokenizers: TypeAlias = Balancer[TokenizerClient, TokenizerInfo]
@@ -67,11 +67,18 @@ class Pipeline:
         return Model.of(tokenizer, engine, detokenizer, self.parsers)
 
     async def answer(
-        self, request: ChatRequest, record: RequestRecord, *, until: float, ping_seconds: float | None = None
+        self,
+        request: ChatRequest,
+        record: RequestRecord,
+        *,
+        until: float,
+        give_up: Callable[[ServiceError], None],
+        ping_seconds: float | None = None,
     ) -> AsyncGenerator[list[Event], None]:
         """What becomes of a request: batches of all that has happened since the last one, until every choice ended.
 
-        ``until`` is the Unix time at which the peers may give it up. Everything that can be wrong with the request is
+        ``until`` is the Unix time at which the peers may give it up. ``give_up`` is called when the batches are taken so
+        slowly that the work has been ended: the reader may be waiting for something else. Everything that can be wrong with the request is
         found before the first batch. Raises ``ServiceError``. Closing the iterator ends the work in all services.
         """
         model = self.model()
@@ -92,6 +99,8 @@ class Pipeline:
                 *([] if ping_seconds is None else [_pings(ping_seconds)]),
             ) as batches,
         ):
+            for work in (generation, *formattings):
+                work.when_too_slow(give_up)
             running = request.n
             async for batch in batches:
                 yield batch

@@ -40,6 +40,7 @@ class Stream(Generic[OpenT, InputT, EventT]):
         self._opening = opening
         self._inbox: Inbox[EventT] = Inbox(client._allowance, self._on_overflow)
         self._deadline: asyncio.TimerHandle | None = None
+        self._on_slow: Callable[[ServiceError], None] | None = None
         self.id = 0
 
     async def __aenter__(self) -> Self:
@@ -62,6 +63,11 @@ class Stream(Generic[OpenT, InputT, EventT]):
         if not self._inbox.ended:
             self._client._send(self.id, message)
 
+    def when_too_slow(self, tell: Callable[[ServiceError], None]) -> None:
+        """Tell of the request's end, should it come because what was said was not read: its reader may be held up by
+        something else and not come back."""
+        self._on_slow = tell
+
     def __aiter__(self) -> Self:
         return self
 
@@ -71,6 +77,8 @@ class Stream(Generic[OpenT, InputT, EventT]):
     def _on_overflow(self) -> None:
         log.warning("request read too slowly", peer=self._client.peer, request_id=self._opening.request_id)
         self._client._leave(self)
+        if self._on_slow is not None and self._inbox.error is not None:
+            self._on_slow(self._inbox.error)
 
     def _on_deadline(self) -> None:
         self._inbox.end(DeadlineExceeded(f"the {self._client.peer} did not finish in time"))
