@@ -37,7 +37,8 @@ class Asked:
     def __str__(self) -> str:
         cuts = quantiles(self.seconds, n=100, method="inclusive")
         milliseconds = [1000 * value for value in (cuts[49], cuts[98], max(self.seconds))]
-        return "p50 {:.0f}, p99 {:.0f}, longest {:.0f} ms; {}".format(*milliseconds, dict(self.statuses))
+        p50, p99, longest = milliseconds
+        return f"p50 {p50:.0f}, p99 {p99:.0f}, longest {longest:.0f} ms; {dict(self.statuses)}"
 
 
 async def stop_reading(url: str, body: bytes, outcomes: Counter[str]) -> None:
@@ -62,7 +63,7 @@ async def stop_reading(url: str, body: bytes, outcomes: Counter[str]) -> None:
 async def _until_closed(writer: asyncio.StreamWriter) -> None:
     """Who does not read learns from the kernel alone that the other side has closed."""
     port = writer.get_extra_info("sockname")[1]
-    while port in await asyncio.to_thread(_established):
+    while port in await asyncio.to_thread(_established):  # noqa: ASYNC110  # nothing tells
         await asyncio.sleep(2.0)
 
 

@@ -78,8 +78,8 @@ class Pipeline:
         """What becomes of a request: batches of all that has happened since the last one, until every choice ended.
 
         ``until`` is the Unix time at which the peers may give it up. ``give_up`` is called when the batches are taken so
-        slowly that the work has been ended: the reader may be waiting for something else. Everything that can be wrong with the request is
-        found before the first batch. Raises ``ServiceError``. Closing the iterator ends the work in all services.
+        slowly that the work has been ended: the reader may be waiting for something else. Everything that can be wrong
+        with the request is found before the first batch. Raises ``ServiceError``. Closing the iterator ends the work in all services.
         """
         model = self.model()
         record.fingerprint = model.fingerprint
@@ -99,8 +99,9 @@ class Pipeline:
                 *([] if ping_seconds is None else [_pings(ping_seconds)]),
             ) as batches,
         ):
-            for work in (generation, *formattings):
-                work.when_too_slow(give_up)
+            generation.when_too_slow(give_up)
+            for formatting in formattings:
+                formatting.when_too_slow(give_up)
             running = request.n
             async for batch in batches:
                 yield batch

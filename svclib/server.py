@@ -50,9 +50,7 @@ class _EndingHealthServicer(health.aio.HealthServicer):  # type: ignore[name-def
         super().__init__()
         self.ended = asyncio.Event()
 
-    async def Watch(
-        self, request: health_pb2.HealthCheckRequest, context: grpc.aio.ServicerContext[Any, Any]
-    ) -> None:
+    async def Watch(self, request: health_pb2.HealthCheckRequest, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         watching = asyncio.ensure_future(super().Watch(request, context))
         ending = asyncio.ensure_future(self.ended.wait())
         try:

@@ -10,7 +10,8 @@ from typing import Any, Generic, TypeVar
 from google.protobuf.message import Message
 
 from svclib.errors import Overloaded, ServiceError
-from svclib.session.limits import PORTION_BYTES, SessionLimits
+from svclib.memory import trim_heap
+from svclib.session.limits import PORTION_BYTES, TRIM_BYTES, TRIM_SECONDS, SessionLimits
 
 MessageT = TypeVar("MessageT", bound=Message)
 
@@ -21,12 +22,14 @@ class Allowance:
     def __init__(self, limits: SessionLimits) -> None:
         self._limits = limits
         self._holders: set[Inbox[Any]] = set()
+        self._peak = 0
         self.num_bytes = 0
 
     def take(self, inbox: Inbox[Any], count: int) -> None:
         """Count bytes that wait in an inbox."""
         self._holders.add(inbox)
         self.num_bytes += count
+        self._peak = max(self._peak, self.num_bytes)
         inbox.num_bytes += count
         limits = self._limits
         if inbox.num_bytes > limits.waiting:
@@ -41,6 +44,9 @@ class Allowance:
         inbox.num_bytes -= count
         if not inbox.num_bytes:
             self._holders.discard(inbox)
+        if self._peak >= TRIM_BYTES and self.num_bytes <= self._peak // 2:
+            self._peak = self.num_bytes
+            asyncio.get_running_loop().call_later(TRIM_SECONDS, trim_heap)
 
 
 class Inbox(Generic[MessageT]):

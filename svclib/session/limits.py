@@ -10,6 +10,11 @@ MIB: Final = 1024 * 1024
 PORTION_BYTES: Final = 32 * 1024
 """What waits is read in portions of about this size, so that a long backlog does not hold the event loop."""
 
+TRIM_BYTES: Final = MIB
+"""After a backlog of this size has gone, memory is given back to the system."""
+TRIM_SECONDS: Final = 1.0
+"""How long after, so that all of the request is gone by then."""
+
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:

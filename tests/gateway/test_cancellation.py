@@ -284,7 +284,7 @@ async def test_a_client_that_stops_reading_is_given_up() -> None:
 
 
 async def test_what_a_client_leaves_unread_is_bounded_and_ends_its_request_alone() -> None:
-    """Nothing is left of it, in no service, while the client still does not read; then it finds an end, not `[DONE]`."""
+    """Nothing is left of it while the client still does not read; what the client then finds ends without `[DONE]`."""
     ended = asyncio.Event()
 
     async def generate(call: GenerateCall) -> None:
