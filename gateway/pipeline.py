@@ -77,9 +77,10 @@ class Pipeline:
     ) -> AsyncGenerator[list[Event], None]:
         """What becomes of a request: batches of all that has happened since the last one, until every choice ended.
 
-        ``until`` is the Unix time at which the peers may give it up. ``give_up`` is called when the batches are taken so
-        slowly that the work has been ended: the reader may be waiting for something else. Everything that can be wrong
-        with the request is found before the first batch. Raises ``ServiceError``. Closing the iterator ends the work in all services.
+        ``until`` is the Unix time at which the peers may give it up. ``give_up`` is called when the batches are taken
+        so slowly that the work has been ended: the reader may be waiting for something else. Everything that can be
+        wrong with the request is found before the first batch. Raises ``ServiceError``. Closing the iterator ends the
+        work in all services.
         """
         model = self.model()
         record.fingerprint = model.fingerprint
