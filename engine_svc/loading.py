@@ -99,6 +99,21 @@ def speculation_of(settings: Settings, info: RunnerInfo) -> Speculation | None:
     return Speculation(settings.num_speculative_tokens, settings.max_speculative_step_tokens)
 
 
+def describe(settings: Settings, info: RunnerInfo) -> dict[str, object]:
+    """What an operator should know of a loaded model, for the log: what was chosen where the settings leave it open."""
+    speculation = speculation_of(settings, info)
+    return {
+        "computes_in": info.dtype,
+        "quantization": settings.quantization,
+        "speculation": "off" if speculation is None else "ngram",
+        "kv_cache_tokens": info.num_blocks * settings.block_size,
+        "kv_cache_mib": round(info.kv_cache_bytes / _MIB),
+        "kv_cache_dtype": info.cache_dtype,
+        "max_model_len": info.max_model_len,
+        "max_num_seqs": settings.max_num_seqs,
+    }
+
+
 def _simulated_info(settings: Settings) -> RunnerInfo:
     vocabulary = load_vocabulary(settings.tokenizer)
     bytes_per_block = settings.block_size * _SIMULATED_BYTES_PER_TOKEN

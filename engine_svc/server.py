@@ -22,7 +22,7 @@ from engine_svc.execution.runner import Runner
 from engine_svc.grammar.compiler import GrammarCompiler, load_vocabulary
 from engine_svc.grammar.matcher import Vocabulary
 from engine_svc.heartbeat import Heartbeat
-from engine_svc.loading import build_engine, capacity_of, load_model
+from engine_svc.loading import build_engine, capacity_of, describe, load_model
 from engine_svc.metrics import EngineMetrics
 from engine_svc.scheduling.capacity import Places
 from engine_svc.servicer import Backend, EngineServicer
@@ -102,6 +102,7 @@ class EngineService:
         settings, info = self._settings, runner.info
         metrics = EngineMetrics(self.registry, settings.model_name)
         engine = build_engine(settings, runner, metrics)
+        log.info("loaded", **describe(settings, info))
         places = Places(settings.max_num_seqs, settings.max_waiting)
         steps = StepLoop(engine, places, self._heartbeat, on_death)
         metrics.watch_loads(lambda: steps.loads, info.num_blocks)

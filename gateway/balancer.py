@@ -1,21 +1,22 @@
 """The replicas of one service: who is ready, and whose turn it is.
 
 Each replica is watched over ``grpc.health.v1``. It counts as ready once it says SERVING and has described itself, so
-whoever is chosen is also known. The one with the least work is chosen, and among equals the one that waited longest.
+whoever is chosen is also known, and for as long as it answers when it is asked: one that hangs is not ready either, and
+what runs on it is given up. The one with the least work is chosen, and among equals the one that waited longest.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import grpc
 import structlog
 
-from gateway.clients.health import watch_health
+from gateway.clients.health import PeerSilent, check_answers, watch_health
 from svclib.channel import connect
 from svclib.errors import ServiceError, Unavailable
 
@@ -26,6 +27,8 @@ log = structlog.get_logger(__name__)
 
 class Client(Protocol):
     """What a balancer needs of a client."""
+
+    async def give_up(self) -> None: ...
 
     async def close(self) -> None: ...
 
@@ -100,6 +103,11 @@ class Balancer(Generic[ClientT, InfoT]):
         """What a ready replica says of itself, None while there is none."""
         return next((replica.info for replica in self._replicas if replica.info is not None), None)
 
+    @property
+    def ready(self) -> list[ClientT]:
+        """The clients of all replicas that are ready."""
+        return [replica.client for replica in self._replicas if replica.info is not None]
+
     @contextmanager
     def choose(self, *, choices: int = 1, avoid: str = "") -> Iterator[Chosen[ClientT, InfoT]]:
         """Give work to a replica for as long as the context lasts; to another than ``avoid`` if there is one.
@@ -124,9 +132,10 @@ class Balancer(Generic[ClientT, InfoT]):
         """Keep ``info`` true, for ever."""
         while True:
             try:
-                async with aclosing(watch_health(replica.channel)) as health:
-                    async for serving in health:
-                        self._note(replica, await self._describe(replica.client) if serving else None)
+                await self._follow(replica)
+            except PeerSilent:
+                self._note(replica, None, why="it does not answer")
+                await replica.client.give_up()
             except grpc.aio.AioRpcError as error:
                 log.debug("health unknown", peer=self.name, address=replica.address, code=error.code().name)
             except ServiceError as error:
@@ -136,8 +145,38 @@ class Balancer(Generic[ClientT, InfoT]):
             self._note(replica, None)
             await asyncio.sleep(_RETRY_SECONDS)
 
-    def _note(self, replica: Replica[ClientT, InfoT], info: InfoT | None) -> None:
+    async def _follow(self, replica: Replica[ClientT, InfoT]) -> None:
+        """Keep ``info`` true for as long as the connection stands. Raises ``PeerSilent`` when nothing comes over it."""
+        async with aclosing(watch_health(replica.channel)) as health:
+            async for serving in health:
+                await self._hear(replica, serving)
+                # It has answered once, and so must go on answering.
+                await _first_of(self._listen(replica, health), check_answers(replica.channel))
+
+    async def _listen(self, replica: Replica[ClientT, InfoT], health: AsyncIterator[bool]) -> None:
+        async for serving in health:
+            await self._hear(replica, serving)
+
+    async def _hear(self, replica: Replica[ClientT, InfoT], serving: bool) -> None:
+        self._note(replica, await self._describe(replica.client) if serving else None)
+
+    def _note(self, replica: Replica[ClientT, InfoT], info: InfoT | None, why: str | None = None) -> None:
         changed, replica.info = (info is None) != (replica.info is None), info
         if changed:
-            log.info("peer is not ready" if info is None else "peer is ready", peer=self.name, address=replica.address)
+            reason = {} if why is None else {"why": why}
+            event = "peer is not ready" if info is None else "peer is ready"
+            log.info(event, peer=self.name, address=replica.address, **reason)
             self.on_change()
+
+
+async def _first_of(*works: Coroutine[Any, Any, None]) -> None:
+    """Do all at once, until one of them is done. Raises what that one raised."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -76,6 +76,12 @@ class Settings(ServiceSettings):
     keep_alive_timeout: float = Field(
         default=120.0, gt=0, le=86400, description="longest time for a connection without a request, seconds"
     )
+    max_unread_bytes: int = Field(
+        default=16 * 1024 * 1024,
+        ge=64 * 1024,
+        le=64 * 1024 * 1024,
+        description="output of one request that may wait for a client that reads slowly; beyond it the request ends",
+    )
     request_timeout: float = Field(default=600.0, gt=0, le=86400, description="longest time for a request, seconds")
     tokenizer_timeout: float = Field(default=30.0, gt=0, le=3600, description="longest time for rendering, seconds")
     sse_ping_seconds: float = Field(

@@ -14,11 +14,13 @@ from gateway.clients.engine import SessionEngine
 from gateway.clients.tokenizer import TokenizerClient
 from gateway.config import Settings, split
 from gateway.http.bodies import Bodies, ReadingLimits
+from gateway.loads import EngineLoadCollector
 from gateway.metrics import GatewayMetrics
 from gateway.model import Model, ParserChoice
 from gateway.pipeline import Pipeline
 from gateway.reader import RequestReader
 from svclib.errors import Unavailable
+from svclib.session import SessionLimits
 
 log = structlog.get_logger(__name__)
 
@@ -36,11 +38,14 @@ class Gateway:
         self.pipeline = _pipeline(settings, self.metrics)
         self._balancers = (self.pipeline.tokenizers, self.pipeline.engines, self.pipeline.detokenizers)
         self._told: tuple[str, ...] = ()
+        self.loads = EngineLoadCollector(lambda: self.pipeline.engines.ready, settings.served_model_name)
+        self.metrics.registry.register(self.loads)
         self.metrics.watch_choices(lambda: self.admission.in_use)
         self.metrics.watch_peers(self.peers)
 
     def start(self) -> None:
         """Look for the services. They need not be there yet."""
+        self.loads.start()
         for balancer in self._balancers:
             balancer.on_change = self._tell_warnings
             balancer.start()
@@ -88,6 +93,7 @@ def _reading_limits(settings: Settings) -> ReadingLimits:
 
 
 def _pipeline(settings: Settings, metrics: GatewayMetrics) -> Pipeline:
+    limits = SessionLimits(waiting=settings.max_unread_bytes)
     return Pipeline(
         Balancer(
             "tokenizer",
@@ -95,8 +101,18 @@ def _pipeline(settings: Settings, metrics: GatewayMetrics) -> Pipeline:
             lambda channel: TokenizerClient(channel, settings.tokenizer_timeout),
             TokenizerClient.info,
         ),
-        Balancer("engine", split(settings.engine_addresses), SessionEngine, lambda engine: engine.info()),
-        Balancer("detokenizer", split(settings.detokenizer_addresses), DetokenizerClient, DetokenizerClient.info),
+        Balancer(
+            "engine",
+            split(settings.engine_addresses),
+            lambda channel: SessionEngine(channel, limits),
+            lambda engine: engine.info(),
+        ),
+        Balancer(
+            "detokenizer",
+            split(settings.detokenizer_addresses),
+            lambda channel: DetokenizerClient(channel, limits),
+            DetokenizerClient.info,
+        ),
         ParserChoice(settings.tool_parser, settings.reasoning_parser),
         metrics,
     )

@@ -16,11 +16,12 @@ ItemT = TypeVar("ItemT")
 class Merge(Generic[ItemT]):
     """Reads its sources inside of an ``async with``. A batch is everything that waits when the reader comes.
 
+    A source that gives None has nothing to deliver, and is read on when the reader keeps up.
     After an error of one source, what waited is still delivered, then the error is raised. Leaving the context stops
     all sources.
     """
 
-    def __init__(self, *sources: AsyncIterator[ItemT]) -> None:
+    def __init__(self, *sources: AsyncIterator[ItemT | None]) -> None:
         self._sources = sources
         self._tasks: list[asyncio.Task[None]] = []
         self._waiting: list[ItemT] = []
@@ -55,11 +56,12 @@ class Merge(Generic[ItemT]):
         self._room.set()
         return batch
 
-    async def _read(self, source: AsyncIterator[ItemT]) -> None:
+    async def _read(self, source: AsyncIterator[ItemT | None]) -> None:
         try:
             async for item in source:
-                self._waiting.append(item)
-                self._something.set()
+                if item is not None:
+                    self._waiting.append(item)
+                    self._something.set()
                 while len(self._waiting) >= MAX_WAITING:
                     self._room.clear()
                     await self._room.wait()

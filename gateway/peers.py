@@ -5,13 +5,14 @@ The engine is an interface, so that engines which speak another contract can sta
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Literal, Protocol, TypeAlias
 
 from gateway.chat import ChatRequest
+from svclib.errors import ServiceError
 from svclib.session import Opening
 
 LogProbs: TypeAlias = Any
@@ -74,6 +75,14 @@ class EngineInfo:
     generates: bool = True
     """Whether it continues prompts; a model that embeds does not."""
     supports_constraints: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLoads:
+    """An engine's choices now."""
+
+    num_running: int
+    num_waiting: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +250,9 @@ class Generation(Protocol):
 
     async def __anext__(self) -> GenerateEvent: ...
 
+    def when_too_slow(self, tell: Callable[[ServiceError], None]) -> None:
+        """Tell of the request's end, should it come because its events were not read."""
+
     def stop_choice(self, index: int) -> None:
         """This choice needs no more tokens; the others go on. Has no effect on a choice that has ended."""
 
@@ -255,6 +267,12 @@ class EngineClient(Protocol):
         self, request: ChatRequest, prompt: Prompt, options: GenerateOptions, opening: Opening
     ) -> AbstractAsyncContextManager[Generation]:
         """A request, which begins when the context is entered."""
+
+    async def loads(self) -> EngineLoads:
+        """The load now. Raises ``ServiceError``, within half a second."""
+
+    async def give_up(self) -> None:
+        """End what runs, with ``PeerLost``; the next request connects again."""
 
     async def close(self) -> None:
         """End what runs."""

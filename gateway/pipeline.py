@@ -39,7 +39,7 @@ from gateway.peers import (
 )
 from gateway.record import RequestRecord
 from gateway.thinking import with_thinking
-from svclib.errors import InternalError, InvalidRequest, Unavailable
+from svclib.errors import InternalError, InvalidRequest, ServiceError, Unavailable
 from svclib.session import Opening
 
 Tokenizers: TypeAlias = Balancer[TokenizerClient, TokenizerInfo]
@@ -68,12 +68,20 @@ class Pipeline:
         return Model.of(tokenizer, engine, detokenizer, self.parsers)
 
     async def answer(
-        self, request: ChatRequest, record: RequestRecord, *, until: float, ping_seconds: float | None = None
+        self,
+        request: ChatRequest,
+        record: RequestRecord,
+        *,
+        until: float,
+        give_up: Callable[[ServiceError], None],
+        ping_seconds: float | None = None,
     ) -> AsyncGenerator[list[Event], None]:
         """What becomes of a request: batches of all that has happened since the last one, until every choice ended.
 
-        ``until`` is the Unix time at which the peers may give it up. Everything that can be wrong with the request is
-        found before the first batch. Raises ``ServiceError``. Closing the iterator ends the work in all services.
+        ``until`` is the Unix time at which the peers may give it up. ``give_up`` is called when the batches are taken
+        so slowly that the work has been ended: the reader may be waiting for something else. Everything that can be
+        wrong with the request is found before the first batch. Raises ``ServiceError``. Closing the iterator ends the
+        work in all services.
         """
         model = self.model()
         record.fingerprint = model.fingerprint
@@ -88,12 +96,15 @@ class Pipeline:
         async with (
             self._generate(request, prompt, options, opening, record) as generation,
             self._format(request, prompt, model, options, opening, record) as formattings,
-            Merge(
+            Merge[Event](
                 self._feed(generation, formattings, record),
                 *(_read(index, each, generation, record) for index, each in enumerate(formattings)),
                 *([] if ping_seconds is None else [_pings(ping_seconds)]),
             ) as batches,
         ):
+            generation.when_too_slow(give_up)
+            for formatting in formattings:
+                formatting.when_too_slow(give_up)
             running = request.n
             async for batch in batches:
                 yield batch
@@ -183,8 +194,11 @@ class Pipeline:
 
     async def _feed(
         self, generation: Generation, formattings: list[Formatting], record: RequestRecord
-    ) -> AsyncIterator[Event]:
-        """Hand what the engine generates to the detokenizer."""
+    ) -> AsyncIterator[Event | None]:
+        """Hand what the engine generates to the detokenizer, no faster than the client reads.
+
+        What is too early waits on the session with the engine, where it is compact and bounded.
+        """
         unended = set(range(len(formattings)))
         async for event in generation:
             if event.head is not None:
@@ -198,6 +212,7 @@ class Pipeline:
                 self.metrics.observe_step(record.note_chunks(event.chunks, time.time()))
             if event.stats is not None:
                 record.note_stats(event.stats)
+            yield None
         if any(not record.finish_reasons[index] for index in unended):
             raise InternalError
 

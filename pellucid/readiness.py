@@ -1,8 +1,10 @@
-"""When a freshly started service can do its work: asked over the standard interfaces, as any orchestrator would."""
+"""When a freshly started service can do its work, and when it hangs: asked over the standard interfaces, as any
+orchestrator would."""
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Final
 
 import grpc
@@ -10,8 +12,10 @@ import httpx2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from svclib.channel import connect
+from svclib.liveness import Patience, grpc_answers, until_silent
 
 _RETRY_SECONDS: Final = 0.2
+_MAX_UNANSWERED: Final = 5
 
 
 async def grpc_service(address: str) -> None:
@@ -37,3 +41,27 @@ async def http_service(url: str) -> None:
             except httpx2.TransportError:
                 pass
             await asyncio.sleep(_RETRY_SECONDS)
+
+
+async def grpc_hang(address: str, seconds: float) -> None:
+    """Returns when the service at ``host:port`` has answered nothing for so long."""
+    async with connect(address) as channel:
+        await until_silent(partial(grpc_answers, channel), _patience(seconds))
+
+
+async def http_hang(url: str, seconds: float) -> None:
+    """Returns when ``GET url`` has not been answered for so long."""
+    async with httpx2.AsyncClient(trust_env=False) as client:
+        await until_silent(partial(_http_answers, client, url), _patience(seconds))
+
+
+def _patience(seconds: float) -> Patience:
+    return Patience(seconds / _MAX_UNANSWERED, seconds / _MAX_UNANSWERED, _MAX_UNANSWERED)
+
+
+async def _http_answers(client: httpx2.AsyncClient, url: str, seconds: float) -> bool:
+    try:
+        await client.get(url, timeout=seconds)
+    except httpx2.TransportError:
+        return False
+    return True

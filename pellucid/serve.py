@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from pellucid import model
-from pellucid.stack import DEFAULT_PORT, LOOPBACK, NAMES, Stack, StackOptions, build
+from pellucid.stack import DEFAULT_HANG_SECONDS, DEFAULT_PORT, LOOPBACK, NAMES, Stack, StackOptions, build
 from pellucid.supervisor import Supervisor
 from pellucid.terminal import Terminal
 
@@ -52,6 +52,14 @@ def serve(
     port: Annotated[
         int, typer.Option(envvar="GATEWAY_PORT", min=0, max=65535, help="Port of the HTTP side; 0 takes a free one.")
     ] = DEFAULT_PORT,
+    hang_seconds: Annotated[
+        float,
+        typer.Option(
+            envvar="PELLUCID_HANG_SECONDS",
+            min=0,
+            help="End and restart a service that was ready and answers nothing for so long; 0: never.",
+        ),
+    ] = DEFAULT_HANG_SECONDS,
     tool_parser: Annotated[
         str | None,
         typer.Option(
@@ -73,6 +81,26 @@ def serve(
     dtype: Annotated[
         str | None,
         typer.Option(envvar="ENGINE_DTYPE", help="Number format of weights and cache.", rich_help_panel=_ENGINE_PANEL),
+    ] = None,
+    quantization: Annotated[
+        str | None,
+        typer.Option(
+            envvar="ENGINE_QUANTIZATION",
+            help="What the engine multiplies: floats (`none`), or integers (`int8`, `int16`). `auto` is `int8` for "
+            "quantised GGUF files, such as the default model, where the processor is fast at it; else `none`.",
+            show_default="auto",
+            rich_help_panel=_ENGINE_PANEL,
+        ),
+    ] = None,
+    speculation: Annotated[
+        str | None,
+        typer.Option(
+            envvar="ENGINE_SPECULATION",
+            help="N-gram speculative decoding (`ngram`) or `off`. It changes no choice of tokens; `auto` is `ngram` "
+            "where it cannot change a bit of the numbers either, as with `int8`.",
+            show_default="auto",
+            rich_help_panel=_ENGINE_PANEL,
+        ),
     ] = None,
     max_model_len: Annotated[
         int | None,
@@ -120,9 +148,12 @@ def serve(
         tokenizer=model.find_tokenizer(tokenizer, _notice) if tokenizer else None,
         host=host,
         port=port,
+        hang_seconds=hang_seconds,
         gateway={"tool_parser": tool_parser, "reasoning_parser": reasoning_parser},
         engine={
             "dtype": dtype,
+            "quantization": quantization,
+            "speculation": speculation,
             "max_model_len": max_model_len,
             "max_num_seqs": max_num_seqs,
             "max_num_batched_tokens": max_num_batched_tokens,

@@ -23,6 +23,8 @@ Settings: TypeAlias = Mapping[str, object]
 LOOPBACK: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8000
 
+DEFAULT_HANG_SECONDS: Final = 10.0
+
 _CLOSING_SECONDS: Final = 5.0
 """What a service may take beyond its drain time, to close connections and flush its logs."""
 
@@ -79,6 +81,8 @@ class StackOptions:
     """A path, or None: the model's own."""
     host: str = LOOPBACK
     port: int = DEFAULT_PORT
+    hang_seconds: float = DEFAULT_HANG_SECONDS
+    """After this time without an answer a service is ended and started again; 0: never."""
     gateway: Settings = field(default_factory=dict)
     engine: Settings = field(default_factory=dict)
 
@@ -108,6 +112,7 @@ def build(options: StackOptions, environment: Mapping[str, str]) -> Stack:
             GATEWAY,
             _gateway_settings(options, front, {backend.name: ports.listen for backend, ports in held.items()}),
             partial(readiness.http_service, f"{url}/ready"),
+            _unless_never(options, partial(readiness.http_hang, f"{url}/health", options.hang_seconds)),
             environment,
         ),
         *(
@@ -116,6 +121,7 @@ def build(options: StackOptions, environment: Mapping[str, str]) -> Stack:
                 backend.module,
                 _backend_settings(options, backend, ports),
                 partial(readiness.grpc_service, ports.listen.address),
+                _unless_never(options, partial(readiness.grpc_hang, ports.listen.address, options.hang_seconds)),
                 environment,
             )
             for backend, ports in held.items()
@@ -179,6 +185,7 @@ def _service(
     module: str,
     settings: Settings,
     ready: Callable[[], Awaitable[None]],
+    hang: Callable[[], Awaitable[None]] | None,
     environment: Mapping[str, str],
 ) -> Service:
     if f"{name.upper()}_LOG_FORMAT" not in environment:
@@ -188,9 +195,14 @@ def _service(
         module=module,
         arguments=_flags(settings),
         ready=ready,
+        hang=hang,
         stop_seconds=_drain_seconds(name, environment) + _CLOSING_SECONDS,
         takes_clients=name == GATEWAY,
     )
+
+
+def _unless_never(options: StackOptions, hang: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]] | None:
+    return hang if options.hang_seconds else None
 
 
 def _flags(settings: Settings) -> tuple[str, ...]:

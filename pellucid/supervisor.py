@@ -23,6 +23,8 @@ EXIT_INTERRUPTED: Final = 130
 
 _MAX_FAILED_STARTS: Final = 3
 _LAST_LINES: Final = 15
+_HUNG_SECONDS: Final = 3.0
+"""What a process that does not answer gets, from being told to stop until it is killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ class Service:
     """Returns when the running process can do its work."""
     stop_seconds: float
     """From being told to stop until it is killed."""
+    hang: Callable[[], Awaitable[None]] | None = None
+    """Returns when the process, which was ready, does not answer any more; None: nobody asks."""
     takes_clients: bool = False
     """Ends before the others, because it needs them to finish what its clients wait for."""
 
@@ -52,6 +56,9 @@ class Observer(Protocol):
 
     def all_ready(self) -> None:
         """Every service has been ready once. Called once."""
+
+    def hangs(self, service: str) -> None:
+        """A process does not answer and is being ended."""
 
     def ended(self, service: str, how: str, restart_in: float | None) -> None:
         """A process ended by itself; ``restart_in`` seconds it is started again, or never."""
@@ -121,15 +128,24 @@ class Supervisor:
             process = await ServiceProcess.start(service.module, service.arguments, on_line)
             self._running[service.name] = process
         self._observer.starting(service.name, process.pid)
-        readiness = asyncio.create_task(self._await_ready(service))
+        watch = asyncio.create_task(self._watch(service, process))
         try:
             return await process.wait()
         finally:
-            readiness.cancel()
+            watch.cancel()
             del self._running[service.name]
 
-    async def _await_ready(self, service: Service) -> None:
+    async def _watch(self, service: Service, process: ServiceProcess) -> None:
+        """See a process get ready, and end it if it hangs later. One that loads or drains is left alone."""
         await service.ready()
+        self._note_ready(service)
+        if service.hang is not None:
+            await service.hang()
+            if not self._stopping.is_set():
+                self._observer.hangs(service.name)
+                await self._end(process, _HUNG_SECONDS)
+
+    def _note_ready(self, service: Service) -> None:
         self._observer.ready(service.name)
         if service.name not in self._been_ready:
             self._been_ready.add(service.name)

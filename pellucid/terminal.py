@@ -99,6 +99,10 @@ class Terminal:
         self._end_progress()
         self._submit(partial(self._console.print, self._banner, markup=False, highlight=False, soft_wrap=True))
 
+    def hangs(self, service: str) -> None:
+        self._set_state(service, "hangs")
+        self.notice(f"{service} does not answer; ending it", "bold red")
+
     def ended(self, service: str, how: str, restart_in: float | None) -> None:
         self._set_state(service, "ended")
         next_step = "" if restart_in is None else f"; starting it again in {restart_in:g} s"

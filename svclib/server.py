@@ -40,11 +40,31 @@ RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
 
 
+class _EndingHealthServicer(health.aio.HealthServicer):  # type: ignore[name-defined,misc]  # set at import
+    """The standard one, whose watches end before the server does.
+
+    One that the stopping server cancels makes gRPC print a traceback behind the reason why the process ends.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended = asyncio.Event()
+
+    async def Watch(self, request: health_pb2.HealthCheckRequest, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        watching = asyncio.ensure_future(super().Watch(request, context))
+        ending = asyncio.ensure_future(self.ended.wait())
+        try:
+            await asyncio.wait((watching, ending), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            watching.cancel()
+            ending.cancel()
+
+
 class Health:
     """What this process says of itself over ``grpc.health.v1``, for itself and each of its services."""
 
     def __init__(self, service_names: tuple[str, ...]) -> None:
-        self.servicer = health.aio.HealthServicer()  # type: ignore[attr-defined]  # set at import
+        self.servicer = _EndingHealthServicer()
         self._names = ("", *service_names)
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -70,6 +90,10 @@ class Health:
         """Not serving, from now on."""
         self._closed = True
         await self.publish(False)
+
+    def end_watches(self) -> None:
+        """The last word on every stream that watches."""
+        self.servicer.ended.set()
 
 
 class Service(Protocol):
@@ -186,6 +210,7 @@ class _Process:
         try:
             return await self._serve(health, stop)
         finally:
+            health.end_watches()
             await server.stop(_CLOSE_SECONDS)
             await self._service.stop()
             metrics.close()

@@ -112,6 +112,7 @@ def load_model_runner(
         num_blocks=blocks,
         eos_token_ids=checkpoint.eos_token_ids,
         rows_are_independent=loaded.rows_are_independent or deterministic,
+        kv_cache_bytes=blocks * block_size * decoder.attention_config.kv_bytes_per_token,
     )
     attention = create_backend(
         attention_backend,

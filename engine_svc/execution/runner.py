@@ -74,6 +74,8 @@ class RunnerInfo:
     eos_token_ids: tuple[int, ...]
     simulated: bool = False
     rows_are_independent: bool = False
+    kv_cache_bytes: int = 0
+    """Memory of the KV cache; 0 where there is none."""
 
 
 class DeviceLost(Exception):

@@ -1,19 +1,26 @@
 """Continuous batching: what to compute in the next step, and what its results mean.
 
 A step schedules tokens, not phases: a sequence is owed the keys and values of its ``num_uncomputed_tokens``, whether
-they are a prompt, one new token, or everything after a preemption. Running sequences come first, oldest first, then
-waiting ones as long as there are tokens, places and blocks.
+they are a prompt, one new token, or everything after a preemption. Running sequences come first, then waiting ones as
+long as there are tokens, places and blocks.
 
-Why everything finishes: the oldest running sequence is served first, may take the blocks of any younger one, and was
-only admitted to the engine because all blocks together hold it (``capacity.py``). A sequence starts only when there are
-blocks for all its known tokens and for one more block of every running one, so that what starts is not soon preempted.
+Requests are served evenly, however many choices they have. Running sequences are ordered by how many older choices of
+their request run, then by age: first the oldest choice of every request, then every second one, and so on. The last in
+this order makes room first. Waiting ones start in the order of ``waiting_queue.py``. A request of which nothing runs
+takes the place of the last in order, if that is not the only running choice of its request.
+
+Why everything finishes: the oldest running choice of the oldest request is served first, may take the blocks of any
+other, and was only admitted to the engine because all blocks together hold it (``capacity.py``); if none of that
+request's choices runs, one of them is the next to start. A sequence starts only when there are blocks for all its known
+tokens and for one more block of every running one, so that what starts is not soon preempted.
 """
 
 from __future__ import annotations
 
 from bisect import insort
+from collections import Counter
 from collections.abc import Iterable
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
 from engine_svc.execution.runner import ScheduledSequence
 from engine_svc.request import ChoiceOutput, Sampled
@@ -25,6 +32,7 @@ from engine_svc.scheduling.step import Outcome, Plan, StepLimits
 from engine_svc.scheduling.waiting_queue import WaitingQueue
 
 _by_age = attrgetter("seq_id")
+_by_rank = itemgetter(0)
 
 
 class Scheduler:
@@ -36,6 +44,8 @@ class Scheduler:
         self._speculation = speculation and speculation.within(limits.max_num_batched_tokens)
         self._running: list[Sequence] = []
         self._waiting = WaitingQueue()
+        self._blocked: Sequence | None = None
+        """For which the last step had no place or too few blocks."""
 
     @property
     def num_running(self) -> int:
@@ -65,6 +75,7 @@ class Scheduler:
                 return False
             case Status.RUNNING:
                 self._running.remove(sequence)
+                self._waiting.note_stop(sequence)
             case Status.WAITING:
                 self._waiting.remove(sequence)
         sequence.status = Status.FINISHED
@@ -74,7 +85,9 @@ class Scheduler:
     def schedule(self, now: float) -> Plan:
         """Decide on the next step. The batch is empty when no sequence is due before ``next_due``."""
         plan = Plan()
-        self._schedule_running(plan, now)
+        order = self._in_order()
+        self._make_way(order, plan)
+        self._schedule_running(order, plan, now)
         self._schedule_waiting(plan)
         if self._speculation is not None:
             self._speculation.extend(plan, self._blocks)
@@ -91,6 +104,7 @@ class Scheduler:
     def check_integrity(self) -> None:
         """Assert that every sequence is in the right place and the blocks add up."""
         self._blocks.check_integrity(self._running)
+        self._waiting.check_integrity(self._running)
         assert self._running == sorted(self._running, key=_by_age), "running out of order"
         assert all(sequence.status is Status.RUNNING for sequence in self._running)
         assert all(sequence.status is Status.WAITING and not sequence.block_table for sequence in self._waiting)
@@ -101,32 +115,53 @@ class Scheduler:
             assert self._blocks.blocks_for(sequence.num_computed_tokens) <= num_blocks
             assert num_blocks <= self._blocks.blocks_for(sequence.num_tokens), "blocks of drafts are kept"
 
-    def _schedule_running(self, plan: Plan, now: float) -> None:
-        due = [sequence for sequence in self._running if sequence.resume_at <= now]
-        for num_younger, sequence in zip(reversed(range(len(due))), due, strict=True):
+    def _in_order(self) -> list[Sequence]:
+        """The running sequences, the first to be served first and the last to make room first."""
+        if self._waiting.num_requests_running == len(self._running):
+            return list(self._running)
+        num_older: Counter[int] = Counter()
+        ranks: list[tuple[int, Sequence]] = []
+        for sequence in self._running:
+            ranks.append((num_older[sequence.group_id], sequence))
+            num_older[sequence.group_id] += 1
+        return [sequence for _, sequence in sorted(ranks, key=_by_rank)]
+
+    def _make_way(self, order: list[Sequence], plan: Plan) -> None:
+        """Let a request of which nothing runs, and for which there was no room, take that of another's further choice.
+
+        One in a step, so that a step is never all preemptions.
+        """
+        blocked = self._blocked
+        if blocked is None or blocked.status is not Status.WAITING or self._waiting.num_running(blocked):
+            return
+        if order and self._waiting.num_running(order[-1]) > 1:
+            self._preempt(order.pop(), plan)
+
+    def _schedule_running(self, order: list[Sequence], plan: Plan, now: float) -> None:
+        due = [sequence for sequence in order if sequence.resume_at <= now]
+        for num_after, sequence in zip(reversed(range(len(due))), due, strict=True):
             if sequence.status is Status.RUNNING:
-                num_tokens = self._num_tokens_for(sequence, plan.num_tokens + num_younger)
-                if self._make_room(sequence, num_tokens, plan):
+                num_tokens = self._num_tokens_for(sequence, plan.num_tokens + num_after)
+                if self._make_room(sequence, num_tokens, order, plan):
                     plan.add(sequence, num_tokens)
 
     def _schedule_waiting(self, plan: Plan) -> None:
-        for sequence in self._waiting:
-            if not self._has_place(plan):
+        self._blocked = None
+        for sequence in self._waiting.turns():
+            if plan.num_tokens >= self._limits.max_num_batched_tokens:
+                break
+            if len(self._running) >= self._limits.max_num_seqs:
+                self._blocked = sequence
                 break
             siblings = [sibling for sibling in sequence.siblings if sibling.status is Status.RUNNING]
             parent = next(filter(self._has_computed_prompt, siblings), None)
             if siblings and parent is None:
                 continue
             if not self._start(sequence, parent):
+                self._blocked = sequence
                 break
             plan.admitted.append(sequence)
             plan.add(sequence, self._num_tokens_for(sequence, plan.num_tokens))
-        for sequence in plan.admitted:
-            self._waiting.remove(sequence)
-
-    def _has_place(self, plan: Plan) -> bool:
-        limits = self._limits
-        return len(self._running) < limits.max_num_seqs and plan.num_tokens < limits.max_num_batched_tokens
 
     def _num_tokens_for(self, sequence: Sequence, num_spoken_for: int) -> int:
         budget = self._limits.max_num_batched_tokens - num_spoken_for
@@ -138,7 +173,7 @@ class Scheduler:
         return sequence.num_computed_tokens >= num_shareable
 
     def _start(self, sequence: Sequence, parent: Sequence | None) -> bool:
-        """Let a waiting sequence run, if there are blocks for it. It stays in the queue for the caller to remove."""
+        """Let a waiting sequence run, if there are blocks for it."""
         headroom = len(self._running)
         if parent is None:
             started = self._blocks.allocate(sequence, headroom=headroom)
@@ -146,30 +181,33 @@ class Scheduler:
             started = self._blocks.fork(parent, sequence, headroom=headroom)
         if started:
             sequence.status = Status.RUNNING
+            self._waiting.remove(sequence)
+            self._waiting.note_start(sequence)
             insort(self._running, sequence, key=_by_age)
             if not sequence.num_preemptions:
                 sequence.num_cached_tokens = sequence.num_computed_tokens
         return started
 
-    def _make_room(self, sequence: Sequence, num_tokens: int, plan: Plan) -> bool:
-        """Get blocks for the next tokens, from the youngest if need be; False if that is the sequence itself."""
+    def _make_room(self, sequence: Sequence, num_tokens: int, order: list[Sequence], plan: Plan) -> bool:
+        """Get blocks for the next tokens, from the last in order if need be; False if that is the sequence itself."""
         while not self._blocks.grow(sequence, sequence.num_computed_tokens + num_tokens):
-            youngest = self._running[-1]
-            self._preempt(youngest)
-            plan.preempted.append(youngest)
-            if youngest is sequence:
+            last = order.pop()
+            self._preempt(last, plan)
+            if last is sequence:
                 return False
         return True
 
-    def _preempt(self, sequence: Sequence) -> None:
-        """Take all that a running sequence has but its tokens, with which it is next in turn."""
+    def _preempt(self, sequence: Sequence, plan: Plan) -> None:
+        """Take all that a running sequence has but its tokens."""
         self._running.remove(sequence)
         self._blocks.free(sequence)
         sequence.status = Status.WAITING
         sequence.num_preemptions += 1
         sequence.resume_at = 0.0
         sequence.drafter = None
-        self._waiting.push_front(sequence)
+        self._waiting.note_stop(sequence)
+        self._waiting.push(sequence)
+        plan.preempted.append(sequence)
 
     def _take_in(self, scheduled: ScheduledSequence, result: Sampled | Exception | None) -> Outcome | None:
         sequence = scheduled.sequence

@@ -26,7 +26,7 @@ from gateway.peers import (
     ToolCallDelta,
 )
 from protos.v1 import common_pb2, detokenizer_pb2, detokenizer_pb2_grpc
-from svclib.session import Opening, SessionClient, Stream
+from svclib.session import Opening, SessionClient, SessionLimits, Stream
 
 PROMPT_TAIL_TOKENS: Final = 8
 """More than enough for a character that the prompt began."""
@@ -42,10 +42,13 @@ FormatStream: TypeAlias = Stream[
 class DetokenizerClient:
     """A detokenizer replica."""
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+    def __init__(self, channel: grpc.aio.Channel, limits: SessionLimits) -> None:
         self._stub = detokenizer_pb2_grpc.DetokenizerStub(channel)
         self._session: FormatSession = SessionClient(
-            self._stub.Session, detokenizer_pb2.DetokenizerClientFrame, peer="detokenizer"
+            self._stub.Session,
+            detokenizer_pb2.DetokenizerClientFrame,
+            peer="detokenizer",
+            limits=limits,
         )
 
     async def info(self) -> DetokenizerInfo:
@@ -86,6 +89,10 @@ class DetokenizerClient:
             calls_behind_thinking=calls_behind_thinking,
         )
         return [Formatting(self._session.open(message, opening)) for _ in range(request.n)]
+
+    async def give_up(self) -> None:
+        """End what runs, with ``PeerLost``; the next request connects again."""
+        await self._session.close()
 
     async def close(self) -> None:
         """End what runs."""

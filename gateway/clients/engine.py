@@ -8,11 +8,12 @@ import grpc
 
 from gateway.chat import ChatRequest, Sampling
 from gateway.clients.on_session import OnSession
-from gateway.clients.unary import INFO_SECONDS, answer
+from gateway.clients.unary import INFO_SECONDS, LOADS_SECONDS, answer
 from gateway.peers import (
     Chunk,
     Constraint,
     EngineInfo,
+    EngineLoads,
     EngineStats,
     GenerateEvent,
     GenerateOptions,
@@ -22,7 +23,7 @@ from gateway.peers import (
     Thinking,
 )
 from protos.v1 import common_pb2, engine_pb2, engine_pb2_grpc
-from svclib.session import Opening, SessionClient, Stream
+from svclib.session import Opening, SessionClient, SessionLimits, Stream
 
 EngineSession: TypeAlias = SessionClient[engine_pb2.GenerateRequest, engine_pb2.StopChoices, engine_pb2.GenerateEvent]
 EngineStream: TypeAlias = Stream[engine_pb2.GenerateRequest, engine_pb2.StopChoices, engine_pb2.GenerateEvent]
@@ -31,9 +32,11 @@ EngineStream: TypeAlias = Stream[engine_pb2.GenerateRequest, engine_pb2.StopChoi
 class SessionEngine:
     """An engine that speaks engine.proto; see ``EngineClient``."""
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+    def __init__(self, channel: grpc.aio.Channel, limits: SessionLimits) -> None:
         self._stub = engine_pb2_grpc.EngineStub(channel)
-        self._session: EngineSession = SessionClient(self._stub.Session, engine_pb2.EngineClientFrame, peer="engine")
+        self._session: EngineSession = SessionClient(
+            self._stub.Session, engine_pb2.EngineClientFrame, peer="engine", limits=limits
+        )
 
     async def info(self) -> EngineInfo:
         info = await answer(self._stub.GetModelInfo(engine_pb2.ModelInfoRequest(), timeout=INFO_SECONDS), "engine")
@@ -61,6 +64,13 @@ class SessionEngine:
         if options.constraint is not None:
             _constrain(message, options.constraint, options.thinking)
         return SessionGeneration(self._session.open(message, opening))
+
+    async def give_up(self) -> None:
+        await self._session.close()
+
+    async def loads(self) -> EngineLoads:
+        loads = await answer(self._stub.GetLoads(engine_pb2.LoadsRequest(), timeout=LOADS_SECONDS), "engine")
+        return EngineLoads(loads.num_running_reqs, loads.num_waiting_reqs)
 
     async def close(self) -> None:
         await self._session.close()

@@ -1,11 +1,22 @@
-"""Whether a peer can be asked."""
+"""Whether a peer can be asked: what it says by itself, and whether it still answers."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from functools import partial
+from typing import Final
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from svclib.liveness import Patience, grpc_answers, until_silent
+
+PATIENCE: Final = Patience(interval=1.0, answer_seconds=1.0, max_unanswered=2)
+"""A peer that hangs is noticed within three seconds."""
+
+
+class PeerSilent(Exception):
+    """The peer's connection stands, but its event loop does not turn."""
 
 
 async def watch_health(channel: grpc.aio.Channel) -> AsyncGenerator[bool, None]:
@@ -16,3 +27,9 @@ async def watch_health(channel: grpc.aio.Channel) -> AsyncGenerator[bool, None]:
             yield answer.status == health_pb2.HealthCheckResponse.SERVING
     finally:
         call.cancel()
+
+
+async def check_answers(channel: grpc.aio.Channel) -> None:
+    """Ask the peer again and again. Raises ``PeerSilent`` when it does not answer."""
+    await until_silent(partial(grpc_answers, channel), PATIENCE)
+    raise PeerSilent

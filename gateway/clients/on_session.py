@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
+from svclib.errors import ServiceError
 from svclib.session import Stream
 
 StreamT = TypeVar("StreamT", bound=Stream[Any, Any, Any])
@@ -24,6 +26,10 @@ class OnSession(Generic[StreamT]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._stream.__aexit__(kind, error, trace)
+
+    def when_too_slow(self, tell: Callable[[ServiceError], None]) -> None:
+        """See ``Stream.when_too_slow``."""
+        self._stream.when_too_slow(tell)
 
     def __aiter__(self) -> Self:
         return self

@@ -8,7 +8,7 @@ import grpc
 
 from gateway.chat import ChatRequest, Message
 from gateway.clients.tools import tool_definitions
-from gateway.clients.unary import INFO_SECONDS, answer
+from gateway.clients.unary import INFO_SECONDS, UnaryCalls, answer
 from gateway.peers import Prompt, ReasoningState, ReasoningTags, TokenizerInfo
 from protos.v1 import tokenizer_pb2, tokenizer_pb2_grpc
 
@@ -19,6 +19,7 @@ class TokenizerClient:
     def __init__(self, channel: grpc.aio.Channel, timeout: float) -> None:
         self._stub = tokenizer_pb2_grpc.TokenizerStub(channel)
         self._timeout = timeout
+        self._calls = UnaryCalls("tokenizer")
 
     async def info(self) -> TokenizerInfo:
         """The loaded tokenizer."""
@@ -45,7 +46,7 @@ class TokenizerClient:
             continue_final_message=request.continue_final_message,
             chat_template_kwargs_json=request.template_kwargs_json,
         )
-        found = await answer(self._stub.Render(message, timeout=self._timeout), "tokenizer")
+        found = await self._calls.answer(self._stub.Render(message, timeout=self._timeout))
         return Prompt(
             token_ids=found.token_ids,
             eos_token_ids=found.eos_token_ids,
@@ -64,8 +65,12 @@ class TokenizerClient:
         message = tokenizer_pb2.TokenizeRequest(parse_special_tokens=True)
         for each in inputs:
             message.inputs.add(raw=each.encode() if isinstance(each, str) else each)
-        found = await answer(self._stub.Tokenize(message, timeout=self._timeout), "tokenizer")
+        found = await self._calls.answer(self._stub.Tokenize(message, timeout=self._timeout))
         return [output.token_ids for output in found.outputs]
+
+    async def give_up(self) -> None:
+        """End what runs, with ``PeerLost``."""
+        self._calls.give_up()
 
     async def close(self) -> None:
         """Nothing is held between calls."""

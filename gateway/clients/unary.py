@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 
+from svclib.errors import PeerLost
 from svclib.status import from_rpc_error
 
 INFO_SECONDS: Final = 5.0
 """Longest time for a service to describe itself."""
+LOADS_SECONDS: Final = 0.5
+"""Longest time for an engine to tell its load; somebody who reads ``/metrics`` waits for it."""
 
 AnswerT = TypeVar("AnswerT", bound=Message)
 
@@ -22,3 +26,30 @@ async def answer(call: Awaitable[AnswerT], peer: str) -> AnswerT:
         return await call
     except grpc.aio.AioRpcError as error:
         raise from_rpc_error(error, peer=peer) from None
+
+
+class UnaryCalls:
+    """The calls of one client to ``peer``, which can be given up together."""
+
+    def __init__(self, peer: str) -> None:
+        self._peer = peer
+        self._running: set[grpc.aio.UnaryUnaryCall[Any, Any]] = set()
+
+    async def answer(self, call: grpc.aio.UnaryUnaryCall[Any, AnswerT]) -> AnswerT:
+        """What the peer says. Raises the ``ServiceError`` that it or the connection gave, ``PeerLost`` if given up."""
+        self._running.add(call)
+        try:
+            return await answer(call, self._peer)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if call in self._running or (task is not None and task.cancelling()):
+                raise
+            raise PeerLost(f"the {self._peer} went away", retry_after=1.0) from None
+        finally:
+            self._running.discard(call)
+
+    def give_up(self) -> None:
+        """End the running calls with ``PeerLost``."""
+        running, self._running = self._running, set()
+        for call in running:
+            call.cancel()

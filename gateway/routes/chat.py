@@ -101,6 +101,7 @@ class _Exchange:
                 request,
                 self._record,
                 until=self._record.request_received_at + settings.request_timeout,
+                give_up=interrupt,
                 ping_seconds=settings.sse_ping_seconds if request.stream else None,
             )
             if request.stream is None:

@@ -32,6 +32,7 @@ def status_routes(gateway: Gateway) -> APIRouter:
 
     @router.api_route("/metrics", methods=READ)
     async def metrics() -> Response:
+        await gateway.loads.refresh()
         return Response(generate_latest(gateway.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     @router.api_route("/version", methods=READ)

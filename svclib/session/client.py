@@ -14,7 +14,8 @@ import structlog
 from google.protobuf.message import Message
 
 from svclib.errors import DeadlineExceeded, PeerLost, ServiceError, Unavailable
-from svclib.session.inbox import Inbox
+from svclib.session.inbox import Allowance, Inbox
+from svclib.session.limits import DEFAULT_LIMITS, SessionLimits
 from svclib.session.opening import Opening
 from svclib.session.outbox import Outbox
 from svclib.status import from_failure
@@ -37,8 +38,9 @@ class Stream(Generic[OpenT, InputT, EventT]):
         self._client = client
         self._request = request
         self._opening = opening
-        self._inbox: Inbox[EventT] = Inbox()
+        self._inbox: Inbox[EventT] = Inbox(client._allowance, self._on_overflow)
         self._deadline: asyncio.TimerHandle | None = None
+        self._on_slow: Callable[[ServiceError], None] | None = None
         self.id = 0
 
     async def __aenter__(self) -> Self:
@@ -53,6 +55,7 @@ class Stream(Generic[OpenT, InputT, EventT]):
     ) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
+        self._inbox.drop()
         self._client._leave(self)
 
     def send(self, message: InputT) -> None:
@@ -60,11 +63,22 @@ class Stream(Generic[OpenT, InputT, EventT]):
         if not self._inbox.ended:
             self._client._send(self.id, message)
 
+    def when_too_slow(self, tell: Callable[[ServiceError], None]) -> None:
+        """Tell of the request's end, should it come because what was said was not read: its reader may be held up by
+        something else and not come back."""
+        self._on_slow = tell
+
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> EventT:
         return await self._inbox.get()
+
+    def _on_overflow(self) -> None:
+        log.warning("request read too slowly", peer=self._client.peer, request_id=self._opening.request_id)
+        self._client._leave(self)
+        if self._on_slow is not None and self._inbox.error is not None:
+            self._on_slow(self._inbox.error)
 
     def _on_deadline(self) -> None:
         self._inbox.end(DeadlineExceeded(f"the {self._client.peer} did not finish in time"))
@@ -78,8 +92,17 @@ class SessionClient(Generic[OpenT, InputT, EventT]):
     error messages.
     """
 
-    def __init__(self, method: Callable[[AsyncIterator[Any]], Any], client_frame: type[Message], *, peer: str) -> None:
+    def __init__(
+        self,
+        method: Callable[[AsyncIterator[Any]], Any],
+        client_frame: type[Message],
+        *,
+        peer: str,
+        limits: SessionLimits = DEFAULT_LIMITS,
+    ) -> None:
         self.peer = peer
+        self._limits = limits
+        self._allowance = Allowance(limits)
         self._method = method
         self._client_frame = client_frame
         self._ids = count(1)
@@ -102,7 +125,7 @@ class SessionClient(Generic[OpenT, InputT, EventT]):
 
     def _register(self, stream: Stream[OpenT, InputT, EventT], request: OpenT, opening: Opening) -> int:
         if self._connection is None or self._connection.lost:
-            self._connection = _Connection(self._method, self._client_frame, self.peer)
+            self._connection = _Connection(self._method, self._client_frame, self.peer, self._limits)
         request_id = next(self._ids)
         self._connection.open(request_id, stream._inbox, request, opening)
         return request_id
@@ -119,9 +142,15 @@ class SessionClient(Generic[OpenT, InputT, EventT]):
 class _Connection:
     """One run of a session, from connecting to its loss."""
 
-    def __init__(self, method: Callable[[AsyncIterator[Any]], Any], client_frame: type[Message], peer: str) -> None:
+    def __init__(
+        self,
+        method: Callable[[AsyncIterator[Any]], Any],
+        client_frame: type[Message],
+        peer: str,
+        limits: SessionLimits,
+    ) -> None:
         self.streams: dict[int, Inbox[Any]] = {}
-        self.outbox = Outbox(client_frame, "input")
+        self.outbox = Outbox(client_frame, "input", max_bytes=limits.unsent, on_overflow=self._on_overflow)
         self.lost = False
         self._peer = peer
         self._reached = False
@@ -140,6 +169,10 @@ class _Connection:
         """The reader is gone; tell the server unless it has had its last word."""
         if self.streams.pop(request_id, None) is not None and not self.lost:
             self.outbox.add(request_id).cancel.SetInParent()
+
+    def _on_overflow(self) -> None:
+        log.warning("the peer does not read", peer=self._peer)
+        self._reader.cancel()
 
     async def close(self) -> None:
         self._reader.cancel()

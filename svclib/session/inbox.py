@@ -3,31 +3,80 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Generic, TypeVar
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
 from google.protobuf.message import Message
 
-from svclib.errors import ServiceError
+from svclib.errors import Overloaded, ServiceError
+from svclib.memory import trim_heap
+from svclib.session.limits import PORTION_BYTES, TRIM_BYTES, TRIM_SECONDS, SessionLimits
 
 MessageT = TypeVar("MessageT", bound=Message)
 
 
-class Inbox(Generic[MessageT]):
-    """Messages of one request that its reader has not taken yet, merged into one, and how it ended."""
+class Allowance:
+    """How many bytes may wait in the inboxes of one session; whoever holds the most ends when it is used up."""
 
-    def __init__(self) -> None:
-        self._waiting: MessageT | None = None
+    def __init__(self, limits: SessionLimits) -> None:
+        self._limits = limits
+        self._holders: set[Inbox[Any]] = set()
+        self._peak = 0
+        self.num_bytes = 0
+
+    def take(self, inbox: Inbox[Any], count: int) -> None:
+        """Count bytes that wait in an inbox."""
+        self._holders.add(inbox)
+        self.num_bytes += count
+        self._peak = max(self._peak, self.num_bytes)
+        inbox.num_bytes += count
+        limits = self._limits
+        if inbox.num_bytes > limits.waiting:
+            inbox.overflow(f"more than {limits.waiting} bytes were waiting")
+        elif self.num_bytes > limits.waiting_in_all:
+            most = max(self._holders, key=lambda holder: holder.num_bytes)
+            most.overflow(f"more than {limits.waiting_in_all} bytes were waiting, of all requests together")
+
+    def give_back(self, inbox: Inbox[Any], count: int) -> None:
+        """They wait no more."""
+        self.num_bytes -= count
+        inbox.num_bytes -= count
+        if not inbox.num_bytes:
+            self._holders.discard(inbox)
+        if self._peak >= TRIM_BYTES and self.num_bytes <= self._peak // 2:
+            self._peak = self.num_bytes
+            asyncio.get_running_loop().call_later(TRIM_SECONDS, trim_heap)
+
+
+class Inbox(Generic[MessageT]):
+    """Messages of one request that its reader has not taken yet, and how it ended.
+
+    The first one is kept as it is, the others as they look on the wire, one behind the other, which is how protobuf
+    merges: they take no more memory than they must, and joining them costs nothing. ``on_overflow`` is called when the
+    reader is so slow that the allowance is used up: what waited is gone, and the request ends with ``Overloaded``.
+    """
+
+    def __init__(self, allowance: Allowance, on_overflow: Callable[[], None]) -> None:
+        self._allowance = allowance
+        self._on_overflow = on_overflow
+        self._first: MessageT | None = None
+        self._rest: deque[bytearray] = deque()
+        self._class: type[MessageT]
         self._wakeup: asyncio.Future[None] | None = None
+        self.num_bytes = 0
+        """Of the messages behind the first."""
         self.ended = False
         self.error: ServiceError | None = None
 
     def put(self, message: MessageT) -> None:
         if self.ended:
             return
-        if self._waiting is None:
-            self._waiting = message
+        if self._is_empty:
+            self._first = message
         else:
-            self._waiting.MergeFrom(message)
+            self._class = type(message)
+            self._append(message.SerializeToString())
         self._wake()
 
     def end(self, error: ServiceError | None = None) -> None:
@@ -36,16 +85,52 @@ class Inbox(Generic[MessageT]):
             self.ended, self.error = True, error
             self._wake()
 
+    def overflow(self, why: str) -> None:
+        """Too much waits: end with an error and without it, also when the last word was said."""
+        self.drop()
+        self.ended, self.error = True, Overloaded(f"read too slowly: {why}", retry_after=1.0)
+        self._wake()
+        self._on_overflow()
+
+    def drop(self) -> None:
+        """Let go of what waits: nobody will read it."""
+        self._first = None
+        self._rest.clear()
+        self._allowance.give_back(self, self.num_bytes)
+
     async def get(self) -> MessageT:
-        """The next message. Raises ``StopAsyncIteration`` or the error after the last one."""
-        while self._waiting is None:
+        """The next message: what waits, or a portion of it. Raises ``StopAsyncIteration`` or the error after the last.
+
+        Between two portions other tasks have their turn.
+        """
+        if len(self._rest) > 1:
+            await asyncio.sleep(0)
+        while self._is_empty:
             if self.ended:
                 if self.error is not None:
                     raise self.error
                 raise StopAsyncIteration
             self._wakeup = asyncio.get_running_loop().create_future()
             await self._wakeup
-        message, self._waiting = self._waiting, None
+        return self._take()
+
+    @property
+    def _is_empty(self) -> bool:
+        return self._first is None and not self._rest
+
+    def _append(self, data: bytes) -> None:
+        if not self._rest or len(self._rest[-1]) >= PORTION_BYTES:
+            self._rest.append(bytearray())
+        self._rest[-1] += data
+        self._allowance.take(self, len(data))
+
+    def _take(self) -> MessageT:
+        message = self._first if self._first is not None else self._class()
+        self._first = None
+        if self._rest:
+            portion = self._rest.popleft()
+            message.MergeFromString(bytes(portion))
+            self._allowance.give_back(self, len(portion))
         return message
 
     def _wake(self) -> None:

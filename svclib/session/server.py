@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Generic, Self, TypeVar
 
 import structlog
 from google.protobuf.message import Message
 
 from svclib.errors import DeadlineExceeded, InvalidRequest, Overloaded, ServiceError, Unavailable, public
-from svclib.session.inbox import Inbox
+from svclib.session.inbox import Allowance, Inbox
+from svclib.session.limits import DEFAULT_LIMITS, SessionLimits
 from svclib.session.opening import Opening
 from svclib.session.outbox import Outbox
 from svclib.status import to_failure
@@ -28,12 +30,14 @@ log = structlog.get_logger(__name__)
 class Call(Generic[OpenT, InputT, EventT]):
     """One request, seen by the server's handler: what was asked, an async iterator of inputs, and ``emit``."""
 
-    def __init__(self, request_id: int, request: OpenT, opening: Opening, outbox: Outbox) -> None:
+    def __init__(
+        self, request_id: int, request: OpenT, opening: Opening, outbox: Outbox, inputs: Inbox[InputT]
+    ) -> None:
         self.request = request
         self.opening = opening
         self._id = request_id
         self._outbox = outbox
-        self._inputs: Inbox[InputT] = Inbox()
+        self._inputs = inputs
 
     def emit(self, event: EventT) -> None:
         """Send an event. Never blocks. Only for the event loop's thread, and only until the handler returns."""
@@ -58,12 +62,19 @@ class SessionServer:
     """
 
     def __init__(
-        self, handler: Handler, server_frame: type[Message], *, max_open_requests: int = MAX_OPEN_REQUESTS
+        self,
+        handler: Handler,
+        server_frame: type[Message],
+        *,
+        max_open_requests: int = MAX_OPEN_REQUESTS,
+        limits: SessionLimits = DEFAULT_LIMITS,
     ) -> None:
+        self._limits = limits
         self._handler = handler
         self._server_frame = server_frame
         self._max_open_requests = max_open_requests
         self._tasks: set[asyncio.Task[None]] = set()
+        self._connections: set[_Connection] = set()
         self._draining = False
 
     @property
@@ -72,20 +83,28 @@ class SessionServer:
         return len(self._tasks)
 
     async def drain(self) -> None:
-        """Refuse new requests, and return when the running ones have ended."""
+        """Refuse new requests, and return when the running ones have ended. Then, or when cancelled, sessions end."""
         self._draining = True
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        try:
+            while self._tasks:
+                await asyncio.wait(self._tasks)
+        finally:
+            for connection in self._connections:
+                connection.end()
 
     async def serve(self, frames: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """The body of a ``Session`` method: frames in, frames out. Ends when the client closes its side."""
         connection = _Connection(self, self._server_frame)
-        reader = asyncio.create_task(connection.read(frames))
+        reader = connection.start_reading(frames)
+        self._connections.add(connection)
         try:
             async for frame in connection.outbox.frames():
                 yield frame
-            await reader
+            await asyncio.wait((reader,))
+            if not reader.cancelled():
+                reader.result()
         finally:
+            self._connections.discard(connection)
             reader.cancel()
             connection.cancel_all()
 
@@ -116,10 +135,17 @@ class _Connection:
     """One session: the requests that a client has open on it."""
 
     def __init__(self, server: SessionServer, server_frame: type[Message]) -> None:
-        self.outbox = Outbox(server_frame, "event")
+        self.outbox = Outbox(server_frame, "event", max_bytes=server._limits.unsent, on_overflow=self._on_overflow)
+        self._allowance = Allowance(server._limits)
+        self._reader: asyncio.Task[None] | None = None
         self._server = server
         self._running: dict[int, _Running] = {}
         self._highest_id = 0
+
+    def start_reading(self, frames: AsyncIterator[Any]) -> asyncio.Task[None]:
+        """``read`` in a task of its own, which ends when the client does not take what it is told."""
+        self._reader = asyncio.create_task(self.read(frames))
+        return self._reader
 
     async def read(self, frames: AsyncIterator[Any]) -> None:
         """Act on what the client says until it closes its side. Raises ``InvalidRequest`` on a breach of protocol."""
@@ -130,6 +156,11 @@ class _Connection:
         finally:
             self.cancel_all()
             self.outbox.close()
+
+    def end(self) -> None:
+        """Read no more; the session ends once everything is written."""
+        if self._reader is not None:
+            self._reader.cancel()
 
     def cancel_all(self) -> None:
         """Nobody listens any more."""
@@ -151,7 +182,8 @@ class _Connection:
             raise InvalidRequest("a request number was used twice on one session")
         self._highest_id = entry.id
         opening = Opening.from_wire(entry.opening)
-        call: Call[Any, Any, Any] = Call(entry.id, entry.open, opening, self.outbox)
+        inputs: Inbox[Any] = Inbox(self._allowance, partial(self._on_slow_reader, entry.id))
+        call: Call[Any, Any, Any] = Call(entry.id, entry.open, opening, self.outbox, inputs)
         try:
             task = self._server._start(lambda: self._serve(entry.id, call))
         except ServiceError as error:
@@ -197,9 +229,20 @@ class _Connection:
             running.task.cancel()
             self._fail(request_id, DeadlineExceeded("the request did not finish in time"))
 
+    def _on_slow_reader(self, request_id: int) -> None:
+        if running := self._forget(request_id):
+            running.task.cancel()
+            self._fail(request_id, running.call._inputs.error or Overloaded("read too slowly"))
+
+    def _on_overflow(self) -> None:
+        log.warning("the client of a session does not read")
+        self.end()
+
     def _forget(self, request_id: int) -> _Running | None:
         """Take the request off the books; whoever does it says the last word."""
         running = self._running.pop(request_id, None)
-        if running is not None and running.deadline is not None:
-            running.deadline.cancel()
+        if running is not None:
+            running.call._inputs.drop()
+            if running.deadline is not None:
+                running.deadline.cancel()
         return running

@@ -34,14 +34,32 @@ class Servicer(Protocol):
     def add_to(self, server: grpc.aio.Server) -> None: ...
 
 
+class PausableHealth(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # untyped
+    """Answers questions unless it is paused; what it says by itself it says anyway, as gRPC's own threads would."""
+
+    def __init__(self, health: Any) -> None:
+        self._health = health
+        self.answering = asyncio.Event()
+        self.answering.set()
+
+    async def Check(self, request: Any, context: Any) -> Any:
+        await self.answering.wait()
+        return await self._health.Check(request, context)
+
+    async def Watch(self, request: Any, context: Any) -> None:
+        await self.answering.wait()
+        await self._health.Watch(request, context)
+
+
 @dataclass(slots=True)
 class Peer:
-    """A gRPC server that can be killed and can come back at the same address."""
+    """A gRPC server that can be killed and can come back at the same address, and whose health can hang."""
 
     servicer: Servicer
     port: int = 0
     serving: bool = True
     health: Health = field(init=False)
+    pausable: PausableHealth = field(init=False)
     server: grpc.aio.Server | None = None
 
     @property
@@ -51,7 +69,8 @@ class Peer:
     async def start(self) -> None:
         self.health = Health(())
         self.server = grpc.aio.server(options=SERVER_OPTIONS)
-        health_pb2_grpc.add_HealthServicer_to_server(self.health.servicer, self.server)
+        self.pausable = PausableHealth(self.health.servicer)
+        health_pb2_grpc.add_HealthServicer_to_server(self.pausable, self.server)
         self.servicer.add_to(self.server)
         self.port = self.server.add_insecure_port(self.address)
         await self.server.start()

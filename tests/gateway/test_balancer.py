@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.balancer import Balancer, Replica
+from gateway.clients import health
 from svclib.errors import InternalError, Unavailable
+from svclib.liveness import Patience
 from tests.gateway.running import Peer, until
 from tests.gateway.scripted import ScriptedEngine
 
@@ -21,6 +23,10 @@ class NamedClient:
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self.channel = channel
         self.closed = False
+        self.given_up = 0
+
+    async def give_up(self) -> None:
+        self.given_up += 1
 
     async def close(self) -> None:
         self.closed = True
@@ -163,5 +169,71 @@ async def test_who_cannot_describe_itself_is_not_ready_until_it_can() -> None:
     made: Names = Balancer("engine", [peer.address], NamedClient, moody)
     made.start()
     await until(lambda: made.info == "at last")
+    await made.stop()
+    await peer.stop()
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Silence is noticed after some hundredths of a second."""
+    monkeypatch.setattr(health, "PATIENCE", Patience(interval=0.02, answer_seconds=0.2, max_unanswered=2))
+
+
+def test_silence_is_noticed_within_three_seconds() -> None:
+    assert health.PATIENCE.longest <= 3.0
+    assert health.PATIENCE.max_unanswered > 1, "a gateway that was held up itself would blame everybody"
+
+
+async def test_a_replica_that_does_not_answer_is_not_ready_until_it_does(impatient: None) -> None:
+    peer = Peer(ScriptedEngine())
+    await peer.start()
+    made: Names = Balancer("engine", [peer.address], NamedClient, describe)
+    made.start()
+    await until(lambda: made.info == "described")
+    client = replicas(made)[0].client
+    assert client.given_up == 0
+    peer.pausable.answering.clear()
+    await until(lambda: made.info is None)
+    await until(lambda: client.given_up > 0)
+    peer.pausable.answering.set()
+    await until(lambda: made.info == "described")
+    assert not client.closed
+    await made.stop()
+    await peer.stop()
+
+
+async def test_a_replica_that_is_late_once_stays_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "PATIENCE", Patience(interval=0.02, answer_seconds=0.6, max_unanswered=2))
+    peer = Peer(ScriptedEngine())
+    await peer.start()
+    made: Names = Balancer("engine", [peer.address], NamedClient, describe)
+    made.start()
+    await until(lambda: made.info == "described")
+    for _ in range(2):
+        peer.pausable.answering.clear()
+        await asyncio.sleep(0.7)
+        peer.pausable.answering.set()
+        await asyncio.sleep(0.7)
+        assert made.info == "described"
+    assert replicas(made)[0].client.given_up == 0
+    await made.stop()
+    await peer.stop()
+
+
+async def test_the_time_in_which_a_replica_is_away_is_not_held_against_it(impatient: None) -> None:
+    """One that is started again has answered no question for a while."""
+    peer = Peer(ScriptedEngine())
+    await peer.start()
+    made: Names = Balancer("engine", [peer.address], NamedClient, describe)
+    made.start()
+    client = replicas(made)[0].client
+    for _ in range(3):
+        await until(lambda: made.info == "described")
+        await peer.stop()
+        await until(lambda: made.info is None)
+        await asyncio.sleep(0.5)
+        await peer.start()
+    await until(lambda: made.info == "described")
+    assert client.given_up == 0
     await made.stop()
     await peer.stop()

@@ -284,6 +284,37 @@ async def test_a_client_that_stops_reading_is_given_up() -> None:
         await stack.until_idle()
 
 
+async def test_what_a_client_leaves_unread_is_bounded_and_ends_its_request_alone() -> None:
+    """Nothing is left of it while the client still does not read; what the client then finds ends without `[DONE]`."""
+    ended = asyncio.Event()
+
+    async def generate(call: GenerateCall) -> None:
+        call.emit(head())
+        if call.request.input_ids[0] != ord("s"):
+            call.emit(tokens("hello", finish="length"))
+            return
+        try:
+            while True:
+                call.emit(tokens("0123456789" * 1000))
+                await asyncio.sleep(0.001)
+        finally:
+            ended.set()
+
+    engine = ScriptedEngine(generate)
+    async with scripted_stack(engine, max_unread_bytes=256 * 1024) as stack, raw(stack, limit=2**12) as client:
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        client.ask(stream=True, messages=[{"role": "user", "content": "slow"}])
+        await asyncio.wait_for(ended.wait(), 60)
+        assert (await stack.chat()).json()["choices"][0]["message"]["content"] == "hello"
+        await stack.until_idle()
+        client.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        text = b""
+        while piece := await asyncio.wait_for(client.reader.read(2**20), 20):
+            text += piece
+        assert b"0123456789" in text
+        assert b"[DONE]" not in text
+
+
 async def test_draining() -> None:
     """Not ready at once, nothing new, what runs goes on to its end."""
     go_on = asyncio.Event()

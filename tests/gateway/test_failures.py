@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from openai import APIError
 
+from gateway.clients import health
 from protos.v1 import detokenizer_pb2, tokenizer_pb2
 from svclib.errors import (
     TABLE,
@@ -18,6 +19,7 @@ from svclib.errors import (
     ServiceError,
     Unavailable,
 )
+from svclib.liveness import Patience
 from svclib.server import unary
 from tests.gateway.running import HI, MODEL, Stack, scripted_stack, until
 from tests.gateway.scripted import (
@@ -44,6 +46,48 @@ async def works_again(stack: Stack) -> None:
         engine.generate, detokenizer.format = ScriptedEngine().generate, ScriptedDetokenizer().format
     response = await stack.chat()
     assert response.json()["choices"][0]["message"]["content"] == "hello"
+
+
+async def wait_for_ever() -> None:
+    await asyncio.Event().wait()
+
+
+@BOTH
+@pytest.mark.parametrize("service", ["tokenizer", "engine", "detokenizer"])
+async def test_a_peer_that_hangs(service: str, stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its connections stand and its health stream says nothing: what waits for it ends long before any time is over."""
+    monkeypatch.setattr(health, "PATIENCE", Patience(interval=0.02, answer_seconds=0.2, max_unanswered=2))
+    started = asyncio.Event()
+
+    async def begin_and_wait(call: GenerateCall) -> None:
+        call.emit(head())
+        call.emit(tokens("hel"))
+        started.set()
+        await asyncio.sleep(60)
+
+    async def hang() -> None:
+        started.set()
+        await wait_for_ever()
+
+    tokenizer = ScriptedTokenizer(hang if service == "tokenizer" else None)
+    async with scripted_stack(ScriptedEngine(begin_and_wait), tokenizer=tokenizer) as stack, stack.http() as client:
+        asking = asyncio.create_task(stack.chat(stream=stream))
+        await started.wait()
+        stack.peer(service).pausable.answering.clear()
+        response = await asyncio.wait_for(asking, 20)
+        if response.headers["content-type"] == "application/json":
+            assert response.status_code == 503
+            assert response.headers["retry-after"]
+            error = response.json()["error"]
+        else:
+            error = collect(response.text).error
+        assert error["code"] in {"peer_lost", "unavailable"}
+        ready = await client.get("/ready")
+        assert (ready.status_code, ready.json()["error"]["message"]) == (503, f"not ready: {service}")
+        stack.peer(service).pausable.answering.set()
+        await stack.until_ready()
+        tokenizer.before_render = None
+        await works_again(stack)
 
 
 def failing(error: Exception) -> ScriptedEngine:

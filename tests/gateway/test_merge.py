@@ -103,3 +103,27 @@ async def test_a_slow_reader_stops_the_sources_from_running_ahead() -> None:
         assert produced <= MAX_WAITING + 2
         seen = [number async for batch in merge for number in batch]
     assert sorted(seen) == sorted([*range(1000)] * 2)
+
+
+async def test_a_source_that_gives_nothing_is_read_on_only_when_the_reader_keeps_up() -> None:
+    fed = 0
+
+    async def feed() -> AsyncIterator[int | None]:
+        nonlocal fed
+        while True:
+            fed += 1
+            yield None
+            await asyncio.sleep(0)
+
+    async with Merge(feed(), source(*range(2 * MAX_WAITING))) as merge:
+        await anext(merge)
+        for _ in range(300):
+            await asyncio.sleep(0)
+        stopped_at = fed
+        for _ in range(300):
+            await asyncio.sleep(0)
+        assert fed == stopped_at
+        await anext(merge)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert fed > stopped_at

@@ -6,7 +6,7 @@ import asyncio
 import os
 import textwrap
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -68,6 +68,9 @@ class Recorder:
     def all_ready(self) -> None:
         self._record("all ready")
 
+    def hangs(self, service: str) -> None:
+        self._record("hangs", service)
+
     def ended(self, service: str, how: str, restart_in: float | None) -> None:
         self._record("ended", service, how, "for good" if restart_in is None else f"again in {restart_in:g}")
 
@@ -87,13 +90,21 @@ async def never() -> None:
     await asyncio.Event().wait()
 
 
-def service(name: str, *, takes_clients: bool = False, stop_seconds: float = 30.0, ready: bool = True) -> Service:
+def service(
+    name: str,
+    *,
+    takes_clients: bool = False,
+    stop_seconds: float = 30.0,
+    ready: bool = True,
+    hang: Callable[[], Awaitable[None]] | None = None,
+) -> Service:
     return Service(
         name=name,
         module=name,
         arguments=(),
         ready=at_once if ready else never,
         stop_seconds=stop_seconds,
+        hang=hang,
         takes_clients=takes_clients,
     )
 

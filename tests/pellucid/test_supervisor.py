@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
+import pytest
+
+from pellucid import supervisor as supervisor_module
 from pellucid.backoff import BackoffPolicy
 from pellucid.supervisor import EXIT_BAD_SETTINGS, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_STOPPED, Service, Supervisor
-from tests.pellucid.children import Programs, Recorder, is_alive, service
+from tests.pellucid.children import Programs, Recorder, at_once, is_alive, service
 
 QUICK = BackoffPolicy(first=0.01, cap=0.04, forgiven_after=60.0)
 
@@ -180,3 +183,67 @@ async def test_stopping_while_it_waits_to_start_one_again_does_not_wait(programs
     await recorder.saw("ended", "back", "exited with code 0", "again in 3600")
     supervisor.stop()
     assert await running == EXIT_STOPPED
+
+
+def hangs_once() -> tuple[asyncio.Event, Callable[[], Awaitable[None]]]:
+    """A process that hangs when the event is set, and the next one that does not."""
+    hung = asyncio.Event()
+
+    async def hang() -> None:
+        await hung.wait()
+        hung.clear()
+
+    return hung, hang
+
+
+async def test_a_service_that_hangs_is_ended_and_started_again(programs: Programs) -> None:
+    hung, hang = hangs_once()
+    services = [service(programs.write("front")), service(programs.write("back"), hang=hang)]
+    async with supervised(services) as (_, recorder, _running):
+        await recorder.saw("line", "back", "up")
+        hung.set()
+        await recorder.saw("hangs", "back")
+        await recorder.saw("line", "back", "ended in order")
+        await recorder.saw("line", "back", "up", times=2)
+        assert len(recorder.pids["front"]) == 1
+
+
+async def test_one_that_hangs_and_is_deaf_is_killed(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor_module, "_HUNG_SECONDS", 0.1)
+    hung, hang = hangs_once()
+    async with supervised([service(programs.write("back", DEAF), hang=hang)]) as (_, recorder, _running):
+        await recorder.saw("line", "back", "up")
+        hung.set()
+        await recorder.saw("ended", "back", "was killed by SIGKILL", "again in 0.01")
+        await recorder.saw("line", "back", "up", times=2)
+
+
+async def test_one_that_is_not_ready_yet_is_not_asked_whether_it_hangs(programs: Programs) -> None:
+    async with supervised([service(programs.write("back"), ready=False, hang=at_once)]) as (_, recorder, _running):
+        await recorder.saw("line", "back", "up")
+        await asyncio.sleep(0.2)
+        assert ("hangs", "back") not in recorder.events
+
+
+async def test_one_that_drains_is_left_its_time(programs: Programs) -> None:
+    slow = """
+        import signal, sys, time
+        def end(*_):
+            print("draining", flush=True)
+            time.sleep(0.5)
+            print("drained", flush=True)
+            sys.exit(0)
+        signal.signal(signal.SIGTERM, end)
+        print("up", flush=True)
+        while True:
+            time.sleep(60)
+    """
+    hung, hang = hangs_once()
+    async with supervised([service(programs.write("back", slow), hang=hang)]) as (supervisor, recorder, running):
+        await recorder.saw("line", "back", "up")
+        supervisor.stop()
+        await recorder.saw("line", "back", "draining")
+        hung.set()
+        assert await running == EXIT_STOPPED
+        assert ("line", "back", "drained") in recorder.events
+        assert ("hangs", "back") not in recorder.events

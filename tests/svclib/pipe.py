@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from protos.v1 import detokenizer_pb2 as pb
-from svclib.session import Call, Opening, SessionClient, SessionServer
+from svclib.session import Call, Opening, SessionClient, SessionLimits, SessionServer
+from svclib.session.limits import DEFAULT_LIMITS
 
 FormatClient = SessionClient[pb.FormatRequest, pb.FormatInput, pb.FormatEvent]
 FormatCall = Call[pb.FormatRequest, pb.FormatInput, pb.FormatEvent]
@@ -21,13 +22,18 @@ class Pipe:
         """Every frame that came back."""
         self.sizes: list[int] = []
         """Their bytes when they came; the reader merges what it has not read into what it holds."""
+        self.client_reads = asyncio.Event()
+        self.client_reads.set()
+        self.server_reads = asyncio.Event()
+        self.server_reads.set()
         self._answers: asyncio.Queue[Any] = asyncio.Queue()
         self._task = asyncio.create_task(self._run(server, frames))
 
     async def _run(self, server: SessionServer, frames: AsyncIterator[Any]) -> None:
-        serving = server.serve(_over_the_wire(frames))
+        serving = server.serve(_over_the_wire(frames, self.server_reads))
         try:
             async for frame in serving:
+                await self.client_reads.wait()
                 self._answers.put_nowait(pb.DetokenizerServerFrame.FromString(frame.SerializeToString()))
         finally:
             await serving.aclose()  # type: ignore[attr-defined]
@@ -51,18 +57,21 @@ class Pipe:
     cut = cancel
 
 
-async def _over_the_wire(frames: AsyncIterator[Any]) -> AsyncIterator[Any]:
+async def _over_the_wire(frames: AsyncIterator[Any], flowing: asyncio.Event) -> AsyncIterator[Any]:
     async for frame in frames:
+        await flowing.wait()
         yield pb.DetokenizerClientFrame.FromString(frame.SerializeToString())
 
 
 class Peers:
     """A client and a server joined by pipes; a new pipe for each connection."""
 
-    def __init__(self, server: SessionServer) -> None:
+    def __init__(self, server: SessionServer, limits: SessionLimits = DEFAULT_LIMITS) -> None:
         self.server = server
         self.pipes: list[Pipe] = []
-        self.client: FormatClient = SessionClient(self._call, pb.DetokenizerClientFrame, peer="detokenizer")
+        self.client: FormatClient = SessionClient(
+            self._call, pb.DetokenizerClientFrame, peer="detokenizer", limits=limits
+        )
 
     def _call(self, frames: AsyncIterator[Any]) -> Pipe:
         self.pipes.append(Pipe(self.server, frames))

@@ -201,3 +201,41 @@ async def test_reflection_and_metrics() -> None:
         url = f"http://127.0.0.1:{started['metrics_port']}/metrics"
         body = (await asyncio.to_thread(fetch, url)).read().decode()
         assert "echo_starts_total 1.0" in body
+
+
+async def watch_until_it_ends(channel: grpc.aio.Channel, seen: asyncio.Event) -> list[int]:
+    statuses = []
+    async for answer in health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), wait_for_ready=True):
+        statuses.append(int(answer.status))
+        seen.set()
+    return statuses
+
+
+async def test_nothing_comes_after_the_reason_why_a_start_failed() -> None:
+    """Whoever watches is told that it is over; a watch that the server had to cancel would print a traceback."""
+    flags = ("--start-error", "setting", "--start-seconds", "1")
+    seen = asyncio.Event()
+    async with service(*flags) as running, connect((await running.wait_for("started"))["address"]) as channel:
+        watching = asyncio.create_task(watch_until_it_ends(channel, seen))
+        await asyncio.wait_for(seen.wait(), 20)
+        await running.wait_for("cannot start")
+        assert await running.end() == 2
+        assert await watching == [NOT_SERVING]
+        assert "Traceback" not in "".join(running.lines)
+
+
+async def test_nothing_comes_after_the_last_line_when_it_is_stopped_with_a_session_open() -> None:
+    async with service() as running, connect((await running.wait_for("started"))["address"]) as channel:
+        await running.wait_for("serving")
+        seen = asyncio.Event()
+        watching = asyncio.create_task(watch_until_it_ends(channel, seen))
+        await asyncio.wait_for(seen.wait(), 20)
+        session = client(channel)
+        async with session.open(request(), opening()) as stream:
+            stream.send(pb.FormatInput(token_ids=[0], finish_reason="stop"))
+            assert [text_of(event) async for event in stream] == ["a"]
+        running.process.send_signal(signal.SIGTERM)
+        assert await running.end() == 0
+        assert (await watching)[-1] == NOT_SERVING
+        assert "Traceback" not in "".join(running.lines)
+        await session.close()

@@ -15,14 +15,15 @@ from svclib.errors import (
     ServiceError,
     Unavailable,
 )
-from svclib.session import SessionServer
+from svclib.session import SessionLimits, SessionServer
+from svclib.session.limits import DEFAULT_LIMITS
 from tests.svclib.pipe import FormatCall, Peers, content, opening, request, settle, text_of
 
 Handling = Callable[[FormatCall], Awaitable[None]]
 
 
-def peers(handler: Handling, **options: int) -> Peers:
-    return Peers(SessionServer(handler, pb.DetokenizerServerFrame, **options))
+def peers(handler: Handling, limits: SessionLimits = DEFAULT_LIMITS, **options: int) -> Peers:
+    return Peers(SessionServer(handler, pb.DetokenizerServerFrame, limits=limits, **options), limits)
 
 
 async def echo(call: FormatCall) -> None:
@@ -402,3 +403,79 @@ async def test_what_waits_for_a_slow_reader_is_spread_over_frames() -> None:
             assert sum([len(text_of(event)) async for event in stream]) == 20_000_000
     assert len(both.pipes[0].sizes) >= 8
     assert max(both.pipes[0].sizes) < 10_000_000
+
+
+FEW = SessionLimits(waiting=2_000, waiting_in_all=6_000, unsent=4_000)
+
+
+async def flood(call: FormatCall) -> None:
+    """Says more than may wait."""
+    for _ in range(1_000):
+        call.emit(content("x" * 100))
+        await asyncio.sleep(0)
+    await asyncio.Event().wait()
+
+
+async def test_a_reader_that_stops_ends_its_request_and_no_other() -> None:
+    async def handler(call: FormatCall) -> None:
+        await (flood if call.request.request_id == "slow" else echo)(call)
+
+    both = peers(handler, FEW)
+    async with both.client.open(request("good"), opening("good")) as good:
+        async with both.client.open(request("slow"), opening("slow")) as slow:
+            await settle(200)
+            assert both.server.num_open == 1
+            with pytest.raises(Overloaded, match="2000 bytes"):
+                await anext(slow)
+        good.send(pb.FormatInput(token_ids=[0], finish_reason="stop"))
+        assert [text_of(event) async for event in good] == ["a"]
+    assert both.client._allowance.num_bytes == 0
+
+
+async def test_a_reader_that_keeps_up_may_get_any_amount() -> None:
+    async def handler(call: FormatCall) -> None:
+        for _ in range(1_000):
+            call.emit(content("x" * 100))
+            await settle(3)
+
+    async with peers(handler, FEW).client.open(request(), opening()) as stream:
+        assert sum([len(text_of(event)) async for event in stream]) == 100_000
+
+
+async def test_a_handler_that_does_not_read_is_ended() -> None:
+    both = peers(wait_for_ever, FEW)
+    async with both.client.open(request(), opening()) as stream:
+        for _ in range(100):
+            stream.send(pb.FormatInput(token_ids=range(100)))
+            await settle(5)
+        with pytest.raises(Overloaded, match="2000 bytes"):
+            await anext(stream)
+    assert both.server.num_open == both.client.num_open == 0
+
+
+async def test_a_client_that_reads_nothing_loses_its_session() -> None:
+    both = peers(flood, FEW)
+    async with both.client.open(request(), opening()) as stream:
+        await settle()
+        both.pipes[0].client_reads.clear()
+        await settle(200)
+        assert both.server.num_open == 0
+        both.pipes[0].client_reads.set()
+        with pytest.raises(PeerLost):
+            async for _event in stream:
+                pass
+
+
+async def test_a_server_that_reads_nothing_is_lost() -> None:
+    both = peers(wait_for_ever, FEW)
+    async with both.client.open(request(), opening()) as stream:
+        await settle()
+        both.pipes[0].server_reads.clear()
+        for _ in range(100):
+            stream.send(pb.FormatInput(token_ids=range(100)))
+            await settle(1)
+        with pytest.raises(ServiceError) as caught:
+            await anext(stream)
+        assert isinstance(caught.value, Unavailable)
+    await settle()
+    assert both.server.num_open == both.client.num_open == 0

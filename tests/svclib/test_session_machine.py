@@ -10,9 +10,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from protos.v1 import detokenizer_pb2 as pb
-from svclib.errors import InvalidRequest, PeerLost, Unavailable
-from svclib.session import SessionServer
+from svclib.errors import InvalidRequest, Overloaded, PeerLost, Unavailable
+from svclib.session import SessionLimits, SessionServer
 from tests.svclib.pipe import FormatCall, Peers, content, opening, request, settle, text_of
+
+LIMITS = SessionLimits(waiting=150, waiting_in_all=400, unsent=1_000)
+FLOOD = 40
+"""Letters, one event each: more than may wait of one request."""
 
 
 @dataclass(eq=False)
@@ -46,7 +50,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.served: dict[str, Served] = {}
         self.asked: list[Asked] = []
-        self.peers = Peers(SessionServer(self.handle, pb.DetokenizerServerFrame))
+        self.peers = Peers(SessionServer(self.handle, pb.DetokenizerServerFrame, limits=LIMITS), LIMITS)
 
     def run(self, turns: int = 30) -> None:
         self.loop.run_until_complete(settle(turns))
@@ -84,6 +88,8 @@ class SessionMachine(RuleBasedStateMachine):
             asked.terminals.append("fail")
         except (PeerLost, Unavailable):
             asked.terminals.append("lost")
+        except Overloaded:
+            asked.terminals.append("too slow")
 
     @rule(target=requests, reads=st.booleans())
     def open(self, reads: bool) -> Asked:
@@ -104,6 +110,26 @@ class SessionMachine(RuleBasedStateMachine):
     def emit(self, asked: Asked, letters: str) -> None:
         for letter in letters:
             self.served[asked.name].commands.put_nowait(letter)
+        self.run(3)
+
+    @rule(asked=requests)
+    def flood(self, asked: Asked) -> None:
+        for _ in range(FLOOD):
+            self.served[asked.name].commands.put_nowait("z")
+        self.run(2 * FLOOD)
+
+    @rule(asked=requests)
+    def flood_the_handler(self, asked: Asked) -> None:
+        for _ in range(FLOOD):
+            asked.stream.send(pb.FormatInput(token_ids=[7] * 10))  # type: ignore[attr-defined]
+            asked.sent.extend([7] * 10)
+        self.run(3)
+
+    @rule(reads=st.booleans(), client=st.booleans())
+    def stall_or_release_the_wire(self, reads: bool, client: bool) -> None:
+        if self.peers.pipes:
+            gate = self.peers.pipes[-1].client_reads if client else self.peers.pipes[-1].server_reads
+            (gate.set if reads else gate.clear)()
         self.run(3)
 
     @rule(asked=requests, token=st.integers(0, 9))
@@ -142,6 +168,12 @@ class SessionMachine(RuleBasedStateMachine):
         assert all(len(asked.terminals) <= 1 for asked in self.asked)
 
     @invariant()
+    def what_waits_is_bounded(self) -> None:
+        assert self.peers.client._allowance.num_bytes <= LIMITS.waiting_in_all
+        connection = self.peers.client._connection
+        assert connection is None or connection.outbox.num_bytes <= LIMITS.unsent
+
+    @invariant()
     def what_was_read_is_a_prefix_of_what_was_emitted(self) -> None:
         for asked in self.asked:
             assert self.served[asked.name].emitted.startswith(asked.text)
@@ -153,6 +185,9 @@ class SessionMachine(RuleBasedStateMachine):
             assert heard == asked.sent[: len(heard)]
 
     def teardown(self) -> None:
+        for pipe in self.peers.pipes:
+            pipe.client_reads.set()
+            pipe.server_reads.set()
         for asked in self.asked:
             asked.reading.set()
             self.served[asked.name].commands.put_nowait("end")
@@ -165,6 +200,7 @@ class SessionMachine(RuleBasedStateMachine):
                 assert asked.text == self.served[asked.name].emitted
         assert self.peers.client.num_open == 0
         assert self.peers.server.num_open == 0
+        assert self.peers.client._allowance.num_bytes == 0
         self.loop.run_until_complete(self.peers.client.close())
         self.run()
         assert not [task for task in asyncio.all_tasks(self.loop) if not task.done()]

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import hypothesis
 import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
 
 from engine_svc.request import ChoiceOutput, Request, Sampled, TokenLogprobs
 from engine_svc.scheduling.scheduler import Scheduler
@@ -341,3 +344,82 @@ def test_ending_is_legal_in_every_state_and_once() -> None:
         scheduler.check_integrity()
         assert not scheduler.end(sequence)
     assert (scheduler.num_running, scheduler.num_waiting, scheduler.num_free_blocks) == (0, 0, 4)
+
+
+def test_a_request_with_many_choices_does_not_hold_up_the_next() -> None:
+    scheduler = given.scheduler(max_num_seqs=4)
+    many = add(scheduler, given.request(4, 100, n=32), 1)
+    step(scheduler)
+    single = add_one(scheduler, 3, 100, max_tokens=2)
+    step(scheduler)
+    plan, _ = step(scheduler)
+    assert (plan.preempted, plan.admitted) == ([many[3]], [single])
+    step(scheduler)
+    assert single.status is Status.FINISHED
+    assert many[3] in step(scheduler)[0].admitted
+
+
+def test_a_place_is_made_only_by_who_has_another() -> None:
+    scheduler = given.scheduler(max_num_seqs=2)
+    add(scheduler, given.request(4, 100, n=1), 1)
+    add(scheduler, given.request(4, 100, n=1), 2)
+    waiting = add_one(scheduler, 3, 3)
+    for _ in range(5):
+        assert step(scheduler)[0].preempted == []
+    assert waiting.status is Status.WAITING
+
+
+def test_room_in_the_cache_is_made_too() -> None:
+    scheduler = given.scheduler(num_blocks=8, block_size=4, max_num_seqs=8, caching=False)
+    add(scheduler, given.request(4, 26, n=4), 1)
+    for _ in range(3):
+        step(scheduler)
+    single = add_one(scheduler, 6, 100, max_tokens=3)
+    for _ in range(6):
+        step(scheduler)
+    assert single.status is Status.FINISHED
+
+
+def test_the_first_choice_of_every_request_is_the_last_to_make_room() -> None:
+    scheduler = given.scheduler(num_blocks=8, block_size=4, caching=False)
+    old = add(scheduler, given.request(4, 26, n=3), 1)
+    young = add_one(scheduler, 4, 10, max_tokens=12)
+    while young.status is not Status.FINISHED:
+        step(scheduler)
+        assert young.num_preemptions == 0
+    assert [sequence.num_preemptions for sequence in old] == [0, 1, 1]
+
+
+@settings(deadline=None, max_examples=60)
+@hypothesis.given(
+    st.lists(st.tuples(st.integers(0, 12), st.integers(1, 12), st.integers(1, 6)), min_size=1, max_size=12),
+    st.integers(2, 6),
+    st.integers(8, 20),
+)
+def test_whatever_comes_ends(arrivals: list[tuple[int, int, int]], max_num_seqs: int, num_blocks: int) -> None:
+    scheduler = given.scheduler(num_blocks=num_blocks, block_size=4, max_num_seqs=max_num_seqs)
+    requests: list[tuple[Sequence, ...]] = []
+    for number, (wait, n, max_tokens) in enumerate(arrivals):
+        for _ in range(wait):
+            step(scheduler)
+        requests.append(add(scheduler, given.request(5, max_tokens, n=n), number * 100))
+    for _ in range(2_000):
+        if not (scheduler.num_running or scheduler.num_waiting):
+            break
+        step(scheduler)
+    assert all(sequence.finish_reason == "length" for request in requests for sequence in request)
+
+
+@settings(deadline=None, max_examples=60)
+@hypothesis.given(st.integers(1, 4), st.integers(2, 40), st.integers(3, 8))
+def test_a_short_request_among_floods_takes_a_few_steps(num_floods: int, n: int, max_num_seqs: int) -> None:
+    """However many choices others have in the queue: one step to see that there is no room, one to make it."""
+    scheduler = given.scheduler(num_blocks=200, max_num_seqs=max_num_seqs)
+    for number in range(min(num_floods, max_num_seqs - 1)):
+        add(scheduler, given.request(4, 10_000, n=n), number * 100)
+    for _ in range(5):
+        step(scheduler)
+    single = add_one(scheduler, 4, 10_000, max_tokens=2)
+    for _ in range(4):
+        step(scheduler)
+    assert single.finish_reason == "length"

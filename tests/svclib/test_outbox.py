@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+
+from protos.v1 import detokenizer_pb2 as pb
+from svclib.errors import Overloaded
+from svclib.session.outbox import Outbox
+from tests.svclib.pipe import content
+
+ENTRY = 32 + len(content("x" * 100).SerializeToString())
+"""An entry and its message, as they are counted."""
+
+
+def outbox(max_bytes: int, overflowed: list[int] | None = None) -> Outbox:
+    told = overflowed if overflowed is not None else []
+    return Outbox(pb.DetokenizerServerFrame, "event", max_bytes=max_bytes, on_overflow=lambda: told.append(1))
+
+
+def fill(box: Outbox, count: int, first_id: int = 1) -> None:
+    for number in range(count):
+        box.merge(first_id + number, content("x" * 100))
+
+
+async def test_as_much_as_the_limit_may_wait() -> None:
+    overflowed: list[int] = []
+    box = outbox(10 * ENTRY, overflowed)
+    fill(box, 10)
+    box.close()
+    frames = [frame async for frame in box.frames()]
+    assert sum(len(frame.entries) for frame in frames) == 10
+    assert (overflowed, box.num_bytes) == ([], 0)
+
+
+async def test_beyond_it_nothing_is_kept_or_sent_any_more() -> None:
+    overflowed: list[int] = []
+    box = outbox(10 * ENTRY, overflowed)
+    fill(box, 11)
+    fill(box, 1000, first_id=100)
+    box.add(2000).end.SetInParent()
+    assert (overflowed, box.num_bytes) == ([1], 0)
+    with pytest.raises(Overloaded, match="too slowly"):
+        await anext(aiter(box.frames()))
+
+
+async def test_who_takes_frames_makes_room() -> None:
+    overflowed: list[int] = []
+    box = outbox(10 * ENTRY, overflowed)
+    frames = aiter(box.frames())
+    for first_id in range(0, 1000, 10):
+        fill(box, 10, first_id + 1)
+        await anext(frames)
+    assert (overflowed, box.num_bytes) == ([], 0)
+
+
+async def test_entries_without_a_message_count_too() -> None:
+    overflowed: list[int] = []
+    box = outbox(320, overflowed)
+    for number in range(11):
+        box.add(number).end.SetInParent()
+    assert overflowed == [1]
