@@ -39,6 +39,7 @@ class ChildError(Exception):
 
     ChildTimeout   it did not finish in time and was killed
     ChildDied      it ended by itself: out of memory, or a fault
+      ChildNotStarted  before it could be given anything
     """
 
 
@@ -48,6 +49,10 @@ class ChildTimeout(ChildError):
 
 class ChildDied(ChildError):
     """See ``ChildError``."""
+
+
+class ChildNotStarted(ChildDied):
+    """See ``ChildError``. The call is not to blame."""
 
 
 class ChildPool:
@@ -70,7 +75,8 @@ class ChildPool:
     def call(self, message: bytes, seconds: float) -> bytes:
         """The answer to a message. Waits for an idle child first, for as long as that takes.
 
-        Raises ``ChildTimeout`` when the child has not answered after ``seconds``, and ``ChildDied``.
+        Raises ``ChildTimeout`` when the child has not answered after ``seconds``, ``ChildDied``, and its subclass
+        ``ChildNotStarted``.
         """
         with self._borrowed() as child:
             child.wait_for_start(self._start_seconds)
@@ -125,9 +131,12 @@ class _Child:
         self._has_started = False
 
     def wait_for_start(self, seconds: float) -> None:
-        """Return when it can be called. Raises as ``call`` does."""
+        """Return when it can be called. Raises ``ChildNotStarted``."""
         if not self._has_started:
-            self._answer(time.monotonic() + seconds)
+            try:
+                self._answer(time.monotonic() + seconds)
+            except ChildError as error:
+                raise ChildNotStarted(str(error)) from None
             self._has_started = True
 
     def call(self, message: bytes, seconds: float) -> bytes:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svclib.child_process import ChildDied, ChildError, ChildPool, ChildTimeout
+from svclib.child_process import ChildDied, ChildNotStarted, ChildPool, ChildTimeout
 from tests.svclib.child import MEMORY_BYTES
 
 MODULE = "tests.svclib.child"
@@ -122,7 +122,7 @@ def test_close_kills_what_runs_and_refuses_what_waits_or_comes_later(pool: Child
 
 def test_a_child_that_cannot_start_is_an_error_and_not_a_hang() -> None:
     pool = ChildPool(1, "tests.svclib.no_such_module")
-    with pytest.raises(ChildError):
+    with pytest.raises(ChildNotStarted):
         pool.call(b"echo x", PATIENCE)
     pool.close()
 

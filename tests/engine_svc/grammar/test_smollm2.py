@@ -9,7 +9,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from engine_svc.grammar.compiler import GrammarCompiler, load_vocabulary
+from engine_svc.grammar.compiler import GrammarCompiler
+from engine_svc.grammar.vocabulary import load_vocabulary
 from engine_svc.request import Constraint, Request, SamplingParams
 from svclib.gguf_tokenizer import load_gguf_tokenizer
 from tests.engine_svc.given import Answer
