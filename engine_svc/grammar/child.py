@@ -1,14 +1,14 @@
 """The child process that tries constraints: ``python -m engine_svc.grammar.child TOKENS MEMORY_BYTES``.
 
-A message is a constraint as JSON, the answer an ``Approved`` or what is wrong. ``TOKENS`` is a file of
-``vocabulary.write_tokens``.
+A message is a constraint as JSON and the processor time that it may take, after which the system ends the process; the
+answer is an ``Approved`` or what is wrong. ``TOKENS`` is a file of ``vocabulary.write_tokens``.
 """
 
 from __future__ import annotations
 
 import ctypes
 import json
-import os
+import signal
 import sys
 from functools import partial
 from pathlib import Path
@@ -23,8 +23,6 @@ from engine_svc.request import Constraint
 from svclib.child_process import serve
 from svclib.errors import InvalidRequest
 
-_NICENESS: Final = 5
-"""The engine's steps come first."""
 _BYTES_FOR_A_CHARACTER: Final = 128
 """Of the grammar, where nobody counts what is allocated."""
 
@@ -33,12 +31,14 @@ def handle(vocabulary: Vocabulary, threads: DeepThreads, message: bytes) -> byte
     """Compile a constraint and throw the result away."""
     asked = json.loads(message)
     constraint = Constraint(asked["kind"], asked["text"], tuple(asked["choices"]))
+    signal.setitimer(signal.ITIMER_PROF, asked["cpu_seconds"])
     try:
         answer = threads.submit(partial(_approve, vocabulary, constraint)).result()
     except InvalidRequest as error:
         answer = {"message": error.message, "param": error.param}
     except Panic as panic:
         answer = {"panic": str(panic)}
+    signal.setitimer(signal.ITIMER_PROF, 0)
     return json.dumps(answer).encode()
 
 
@@ -58,24 +58,13 @@ def _num_bytes(source: Source, before: int | None, after: int | None) -> int:
     return max(after - before, len(source.grammar))
 
 
-_MALLINFO: Final = (
-    "arena",
-    "ordblks",
-    "smblks",
-    "hblks",
-    "hblkhd",
-    "usmblks",
-    "fsmblks",
-    "uordblks",
-    "fordblks",
-    "keep",
-)
+_MALLINFO: Final = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
 
 
 class _MallInfo(ctypes.Structure):
     """``struct mallinfo2`` of glibc 2.33, see mallinfo(3)."""
 
-    _fields_ = [(name, ctypes.c_size_t) for name in _MALLINFO]
+    _fields_ = [(name, ctypes.c_size_t) for name in _MALLINFO.split()]
 
 
 def _allocated() -> int | None:
@@ -91,7 +80,6 @@ def _allocated() -> int | None:
 
 def main() -> None:
     tokens, memory_bytes = Path(sys.argv[1]), int(sys.argv[2])
-    os.nice(_NICENESS)
     known = read_tokens(tokens)
     vocabulary = vocabulary_of(known, len(known.spelled))
     serve(partial(handle, vocabulary, DeepThreads(1, "grammar")), memory_bytes=memory_bytes)

@@ -1,7 +1,7 @@
 """Compiles constraints, outside the step loop and within limits of time and memory.
 
 A child process tries each first (``examiner.py``), and then this one compiles it without Python's lock. Most take
-milliseconds, so there are two ways: what is not compiled in a quarter of a second makes room for the others, and starts
+milliseconds, so there are two ways: what takes longer than a quarter of a second makes room for the others, and starts
 again where it has more time and waits for its like.
 """
 
@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import Final
 
 from engine_svc.grammar.building import build
-from engine_svc.grammar.examiner import Examiner, TooSlow
+from engine_svc.grammar.examiner import Examiner, Patience, TooMuch
 from engine_svc.grammar.limits import DEFAULT_LIMITS, CompileLimits
 from engine_svc.grammar.matcher import CompiledGrammar
 from engine_svc.grammar.panics import panics_are_errors
@@ -33,7 +33,7 @@ MAX_WAITING: Final = 256
 MAX_SLOW: Final = 4
 """Those among them that take long."""
 SLOW_AT_ONCE: Final = 2
-QUICK_SECONDS: Final = 0.25
+QUICK: Final = Patience(seconds=1.0, cpu_seconds=0.25)
 
 
 class GrammarCompiler:
@@ -85,7 +85,7 @@ class GrammarCompiler:
         work = self._checked(constraint)
         try:
             return work.quickly(constraint).result()
-        except TooSlow:
+        except TooMuch:
             return work.slowly(constraint).result()
 
     def close(self) -> None:
@@ -105,7 +105,7 @@ class GrammarCompiler:
             return known
         try:
             return await asyncio.wrap_future(work.quickly(constraint))
-        except TooSlow:
+        except TooMuch:
             pass
         if self._num_slow >= MAX_SLOW:
             raise Overloaded("constraints that take long are being compiled already", retry_after=5.0)
@@ -132,8 +132,8 @@ class _Work:
         self._quick.submit(self._examiner.start)
 
     def quickly(self, constraint: Constraint) -> Future[CompiledGrammar]:
-        """Raises ``TooSlow`` for what takes more than ``QUICK_SECONDS``."""
-        return self._quick.submit(partial(self._compile, constraint, min(QUICK_SECONDS, self._limits.seconds)))
+        """Raises ``TooMuch`` for what is not quick."""
+        return self._quick.submit(partial(self._compile, constraint, QUICK))
 
     def slowly(self, constraint: Constraint) -> Future[CompiledGrammar]:
         return self._slow.submit(partial(self._compile_slowly, constraint))
@@ -145,19 +145,19 @@ class _Work:
 
     def _compile_slowly(self, constraint: Constraint) -> CompiledGrammar:
         try:
-            return self._compile(constraint, self._limits.seconds)
-        except TooSlow:
-            most = f"{self._limits.seconds:g} seconds to compile"
+            return self._compile(constraint, Patience(self._limits.seconds, self._limits.seconds))
+        except TooMuch:
+            most = f"{self._limits.seconds:g} seconds or {self._limits.memory_bytes // 2**20} MiB of memory"
             raise InvalidRequest(
                 f"the constraint is too complex: it takes more than {most}", param=constraint.kind
             ) from None
 
     @panics_are_errors()
-    def _compile(self, constraint: Constraint, seconds: float) -> CompiledGrammar:
+    def _compile(self, constraint: Constraint, patience: Patience) -> CompiledGrammar:
         if (known := self.store.get(constraint)) is not None:
             return known
         started = perf_counter()
-        approved = self._examiner.examine(constraint, seconds)
+        approved = self._examiner.examine(constraint, patience)
         room = self.store.room(constraint, approved.num_bytes)
         parser = build(self._vocabulary, constraint.kind, approved.grammar)
         numbers = build(self._vocabulary, constraint.kind, approved.numbers) if approved.numbers else None

@@ -13,7 +13,6 @@ from llguidance import LLTokenizer, TokenizerWrapper
 
 from engine_svc.grammar.interface import Mask
 from engine_svc.grammar.token_bytes import TokenBytes, VocabularyError, read_token_bytes, simulated_tokens
-from engine_svc.weights.source import locate
 from protos.simulated import MODEL_NAME
 
 _BYTE_FOR_BYTE: Final = "latin-1"
@@ -40,6 +39,8 @@ class Vocabulary:
 
 def load_vocabulary(source: str, size: int) -> Vocabulary | None:
     """Of ``simulated``, a folder, a GGUF file or a Hugging Face id; None if unknown. ``size`` is the model's."""
+    from engine_svc.weights.source import locate  # imports what a child process has no use for
+
     try:
         tokens = simulated_tokens() if source in ("", MODEL_NAME) else read_token_bytes(locate(source))
     except VocabularyError as error:
