@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence as SequenceOf
 from typing import Final
 
@@ -12,8 +13,9 @@ from engine_svc.grammar.interface import Mask
 from engine_svc.grammar.vocabulary import Vocabulary
 
 _NUMERIC: Final = b"0123456789.eE+-"
-_LONGEST_RUN: Final = 8
+_LONG: Final = 8
 """Bytes of a number after which its length is looked at; no usual token holds more than as many digits again."""
+_EXPONENT: Final = re.compile(rb"[0-9][eE]")
 
 
 class ShortNumbers:
@@ -36,12 +38,12 @@ class ShortNumbers:
         return shorter if may_be_empty or shorter.any() else mask
 
     def _is_in_a_run(self, output: SequenceOf[int]) -> bool:
-        """Whether the last bytes could be a number that is getting long."""
-        num_bytes = 0
+        """Whether the last bytes could be a number that is getting long, or has an exponent."""
+        run = b""
         for token_id in reversed(output):
             token = self._vocabulary.tokens.spelled[token_id]
-            tail = len(token) - len(token.rstrip(_NUMERIC))
-            num_bytes += tail
-            if tail < len(token) or num_bytes >= _LONGEST_RUN:
+            rest = token.rstrip(_NUMERIC)
+            run = token[len(rest) :] + run
+            if rest or len(run) >= _LONG:
                 break
-        return num_bytes >= _LONGEST_RUN
+        return len(run) >= _LONG or _EXPONENT.search(run) is not None
