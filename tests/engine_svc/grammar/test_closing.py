@@ -112,7 +112,7 @@ def test_a_key_of_ours_in_the_schema_is_no_trouble() -> None:
 
 
 def test_many_references_to_one_large_schema_copy_it_once() -> None:
-    large = {"properties": {f"p{number}": {} for number in range(500)}}
+    large: dict[str, Any] = {"properties": {f"p{number}": {} for number in range(500)}}
     value = {"items": {"anyOf": [{"allOf": [{"$ref": "#/$defs/large"}, A]}] * 100}, "$defs": {"large": large}}
     assert len(closed(value)["pellucid-open"]) == 1
 
