@@ -92,7 +92,7 @@ class Settings(ServiceSettings):
     )
 
     grammar_compile_seconds: float = Field(
-        default=3.0, gt=0, le=600, description="time to compile one constraint; what takes longer is refused"
+        default=2.5, gt=0, le=600, description="time to compile one constraint; what takes longer is refused"
     )
     grammar_memory_mb: int = Field(
         default=256,

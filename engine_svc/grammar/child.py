@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine_svc.grammar.building import build
+from engine_svc.grammar.examiner import SLOW_NICENESS
 from engine_svc.grammar.panics import Panic, panics_are_errors
 from engine_svc.grammar.source import Source, source_of
 from engine_svc.grammar.threads import DeepThreads
@@ -27,13 +28,13 @@ _BYTES_FOR_A_CHARACTER: Final = 128
 """Of the grammar, where nobody counts what is allocated."""
 
 
-def handle(vocabulary: Vocabulary, threads: DeepThreads, message: bytes) -> bytes:
-    """Compile a constraint and throw the result away."""
+def handle(vocabulary: Vocabulary, threads: dict[int, DeepThreads], message: bytes) -> bytes:
+    """Compile a constraint, in a thread as nice as asked for, and throw the result away."""
     asked = json.loads(message)
     constraint = Constraint(asked["kind"], asked["text"], tuple(asked["choices"]))
     signal.setitimer(signal.ITIMER_PROF, asked["cpu_seconds"])
     try:
-        answer = threads.submit(partial(_approve, vocabulary, constraint)).result()
+        answer = threads[asked["niceness"]].submit(partial(_approve, vocabulary, constraint)).result()
     except InvalidRequest as error:
         answer = {"message": error.message, "param": error.param}
     except Panic as panic:
@@ -82,7 +83,8 @@ def main() -> None:
     tokens, memory_bytes = Path(sys.argv[1]), int(sys.argv[2])
     known = read_tokens(tokens)
     vocabulary = vocabulary_of(known, len(known.spelled))
-    serve(partial(handle, vocabulary, DeepThreads(1, "grammar")), memory_bytes=memory_bytes)
+    threads = {niceness: DeepThreads(1, "grammar", niceness=niceness) for niceness in (0, SLOW_NICENESS)}
+    serve(partial(handle, vocabulary, threads), memory_bytes=memory_bytes)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import Final
 
 from engine_svc.grammar.building import build
-from engine_svc.grammar.examiner import Examiner, Patience, TooMuch
+from engine_svc.grammar.examiner import SLOW_NICENESS, Examiner, Patience, TooMuch
 from engine_svc.grammar.limits import DEFAULT_LIMITS, CompileLimits
 from engine_svc.grammar.matcher import CompiledGrammar
 from engine_svc.grammar.panics import panics_are_errors
@@ -33,7 +33,7 @@ MAX_WAITING: Final = 256
 MAX_SLOW: Final = 4
 """Those among them that take long."""
 SLOW_AT_ONCE: Final = 2
-QUICK: Final = Patience(seconds=1.0, cpu_seconds=0.25)
+QUICK: Final = Patience(seconds=0.75, cpu_seconds=0.25)
 
 
 class GrammarCompiler:
@@ -126,7 +126,7 @@ class _Work:
         self._limits = limits
         self._examiner = Examiner(vocabulary.tokens, memory_bytes=limits.memory_bytes)
         self._quick = DeepThreads(1, "grammar")
-        self._slow = DeepThreads(SLOW_AT_ONCE, "slow-grammar")
+        self._slow = DeepThreads(SLOW_AT_ONCE, "slow-grammar", niceness=SLOW_NICENESS)
 
     def start(self) -> None:
         self._quick.submit(self._examiner.start)
@@ -145,7 +145,7 @@ class _Work:
 
     def _compile_slowly(self, constraint: Constraint) -> CompiledGrammar:
         try:
-            return self._compile(constraint, Patience(self._limits.seconds, self._limits.seconds))
+            return self._compile(constraint, Patience(self._limits.seconds, self._limits.seconds, SLOW_NICENESS))
         except TooMuch:
             most = f"{self._limits.seconds:g} seconds or {self._limits.memory_bytes // 2**20} MiB of memory"
             raise InvalidRequest(

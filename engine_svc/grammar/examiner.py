@@ -25,6 +25,10 @@ NUM_CHILDREN: Final = 3
 """One for what is quick, two for what takes long; each takes 75 MB with 49,152 tokens."""
 
 
+SLOW_NICENESS: Final = 5
+"""For what takes long, so that steps and other constraints do not."""
+
+
 @dataclass(frozen=True, slots=True)
 class Approved:
     """A constraint that compiles: the text of its grammar, that of the grammar of its numbers (empty: it has none),
@@ -37,10 +41,12 @@ class Approved:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a child is left at one constraint: on the clock, and in processor time."""
+    """How long a child is left at one constraint, on the clock and in processor time, and how much others come first:
+    not at all, or by ``SLOW_NICENESS``."""
 
     seconds: float
     cpu_seconds: float
+    niceness: int = 0
 
 
 class TooMuch(Exception):
@@ -84,7 +90,7 @@ class Examiner:
 
     def _ask(self, constraint: Constraint, patience: Patience) -> bytes:
         assert self._pool is not None
-        asked = {**asdict(constraint), "cpu_seconds": patience.cpu_seconds}
+        asked = {**asdict(constraint), "cpu_seconds": patience.cpu_seconds, "niceness": patience.niceness}
         try:
             return self._pool.call(json.dumps(asked).encode(), patience.seconds)
         except ChildTimeout:

@@ -10,7 +10,7 @@ from typing import Final
 class CompileLimits:
     """``seconds`` for one constraint; ``memory_bytes`` to compile it, and for all compiled ones together."""
 
-    seconds: float = 3.0
+    seconds: float = 2.5
     memory_bytes: int = 256 * 2**20
 
 
