@@ -64,8 +64,8 @@ def attach(compiler: GrammarCompiler, constraint: Constraint) -> Any:
 
 
 def endless(number: int) -> Constraint:
-    """Each time another one."""
-    return schema(ENDLESS["patterns that must all match"] | {"description": str(number)})
+    """Each time another one, which takes minutes and little memory."""
+    return schema(ENDLESS["patterns of names"] | {"description": str(number)})
 
 
 async def ended(tasks: Iterable[asyncio.Future[Any]]) -> list[Any]:
