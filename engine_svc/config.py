@@ -17,6 +17,8 @@ _FOR_GENERATING: Final = _FOR_SPECULATION | {
     "block_size",
     "deterministic",
     "enable_prefix_caching",
+    "grammar_compile_seconds",
+    "grammar_memory_mb",
     "kv_cache_memory_mb",
     "max_num_seqs",
     "max_prefill_chunk",
@@ -87,6 +89,15 @@ class Settings(ServiceSettings):
     )
     max_speculative_step_tokens: int = Field(
         default=32, ge=2, le=1024, description="guessed tokens are added to a step up to so many tokens"
+    )
+
+    grammar_compile_seconds: float = Field(
+        default=2.5, gt=0, le=600, description="time to compile one constraint; what takes longer is refused"
+    )
+    grammar_memory_mb: int = Field(
+        default=256,
+        ge=16,
+        description="memory to compile one constraint, and for all compiled ones together, MiB",
     )
 
     stall_seconds: float = Field(

@@ -11,6 +11,7 @@ from engine_svc.execution.openmp import wait_politely
 from engine_svc.execution.runner import Runner, RunnerInfo
 from engine_svc.execution.simulated import SimulatedRunner
 from engine_svc.execution.vocabulary import load_vocabulary
+from engine_svc.grammar.limits import CompileLimits
 from engine_svc.metrics import EngineMetrics
 from engine_svc.scheduling.block_manager import BlockManager
 from engine_svc.scheduling.capacity import Capacity
@@ -90,6 +91,11 @@ def build_engine(settings: Settings, runner: Runner, metrics: EngineMetrics) -> 
 def capacity_of(settings: Settings, info: RunnerInfo) -> Capacity:
     """What a request to that engine may hold."""
     return Capacity(info.max_model_len, settings.block_size, info.num_blocks)
+
+
+def compile_limits_of(settings: Settings) -> CompileLimits:
+    """What its constraints may take."""
+    return CompileLimits(settings.grammar_compile_seconds, settings.grammar_memory_mb * _MIB)
 
 
 def speculation_of(settings: Settings, info: RunnerInfo) -> Speculation | None:

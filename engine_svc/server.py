@@ -19,10 +19,10 @@ from engine_svc.embedding.interface import EmbedderInfo, EmbeddingRunner
 from engine_svc.embedding.loop import EmbeddingLoop
 from engine_svc.embedding.servicer import EmbeddingBackend
 from engine_svc.execution.runner import Runner
-from engine_svc.grammar.compiler import GrammarCompiler, load_vocabulary
-from engine_svc.grammar.matcher import Vocabulary
+from engine_svc.grammar.compiler import GrammarCompiler
+from engine_svc.grammar.vocabulary import Vocabulary, load_vocabulary
 from engine_svc.heartbeat import Heartbeat
-from engine_svc.loading import build_engine, capacity_of, describe, load_model
+from engine_svc.loading import build_engine, capacity_of, compile_limits_of, describe, load_model
 from engine_svc.metrics import EngineMetrics
 from engine_svc.scheduling.capacity import Places
 from engine_svc.servicer import Backend, EngineServicer
@@ -67,6 +67,8 @@ class EngineService:
             self._steps = await self._serve_generation(runner, on_death)
         settling.settle()
         self._steps.start()
+        if self._grammars is not None:
+            self._grammars.start()
         self._watch = asyncio.create_task(self._watch_heartbeat(health))
 
     async def drain(self) -> None:
@@ -112,7 +114,7 @@ class EngineService:
             enable_prefix_caching=settings.enable_prefix_caching,
             cache_dtype=info.cache_dtype,
         )
-        grammars = GrammarCompiler(vocabulary, metrics.count_grammar)
+        grammars = GrammarCompiler(vocabulary, metrics.count_grammar, compile_limits_of(settings))
         return Backend(info, capacity_of(settings, info), settings.max_num_seqs, steps, grammars)
 
     async def _watch_heartbeat(self, health: Health) -> None:

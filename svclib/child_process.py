@@ -9,6 +9,7 @@ bytes, most significant first, and that many bytes; an answer begins with one by
 
 from __future__ import annotations
 
+import itertools
 import os
 import queue
 import resource
@@ -30,6 +31,7 @@ _LENGTH: Final = struct.Struct(">I")
 _ANSWERED: Final = b"\0"
 _FAILED: Final = b"\1"
 _STDIN: Final = 0
+_FIRST, _READY, _STARTING = range(3)
 
 log = structlog.get_logger(__name__)
 
@@ -39,6 +41,7 @@ class ChildError(Exception):
 
     ChildTimeout   it did not finish in time and was killed
     ChildDied      it ended by itself: out of memory, or a fault
+      ChildNotStarted  before it could be given anything
     """
 
 
@@ -48,6 +51,10 @@ class ChildTimeout(ChildError):
 
 class ChildDied(ChildError):
     """See ``ChildError``."""
+
+
+class ChildNotStarted(ChildDied):
+    """See ``ChildError``. The call is not to blame."""
 
 
 class ChildPool:
@@ -60,7 +67,8 @@ class ChildPool:
     def __init__(self, size: int, module: str, arguments: Sequence[str] = (), *, start_seconds: float = 60.0) -> None:
         self._command = [sys.executable, "-m", module, *arguments]
         self._start_seconds = start_seconds
-        self._idle: queue.SimpleQueue[_Child | None] = queue.SimpleQueue()
+        self._idle: queue.PriorityQueue[tuple[int, int, _Child | None]] = queue.PriorityQueue()
+        self._numbers = itertools.count()
         self._children: set[_Child] = set()
         self._lock = threading.Lock()
         self._is_closed = False
@@ -70,7 +78,8 @@ class ChildPool:
     def call(self, message: bytes, seconds: float) -> bytes:
         """The answer to a message. Waits for an idle child first, for as long as that takes.
 
-        Raises ``ChildTimeout`` when the child has not answered after ``seconds``, and ``ChildDied``.
+        Raises ``ChildTimeout`` when the child has not answered after ``seconds``, ``ChildDied``, and its subclass
+        ``ChildNotStarted``.
         """
         with self._borrowed() as child:
             child.wait_for_start(self._start_seconds)
@@ -83,14 +92,14 @@ class ChildPool:
             children = tuple(self._children)
         for child in children:
             child.kill()
-        self._idle.put(None)
+        self._offer(None, _FIRST)
 
     @contextmanager
     def _borrowed(self) -> Iterator[_Child]:
         """An idle child. One that did not answer is replaced, so that the next call finds a fresh one starting."""
-        child = self._idle.get()
+        _, _, child = self._idle.get()
         if child is None:
-            self._idle.put(None)
+            self._offer(None, _FIRST)
             raise ChildDied("the pool is closed")
         try:
             yield child
@@ -99,14 +108,18 @@ class ChildPool:
             self._discard(child)
             self._add()
             raise
-        self._idle.put(child)
+        self._offer(child, _READY)
+
+    def _offer(self, child: _Child | None, rank: int) -> None:
+        """Let the next call have a child, those that are ready first; None ends the calls."""
+        self._idle.put((rank, next(self._numbers), child))
 
     def _add(self) -> None:
         with self._lock:
             if not self._is_closed:
                 child = _Child(self._command)
                 self._children.add(child)
-                self._idle.put(child)
+                self._offer(child, _STARTING)
 
     def _discard(self, child: _Child) -> None:
         with self._lock:
@@ -125,9 +138,12 @@ class _Child:
         self._has_started = False
 
     def wait_for_start(self, seconds: float) -> None:
-        """Return when it can be called. Raises as ``call`` does."""
+        """Return when it can be called. Raises ``ChildNotStarted``."""
         if not self._has_started:
-            self._answer(time.monotonic() + seconds)
+            try:
+                self._answer(time.monotonic() + seconds)
+            except ChildError as error:
+                raise ChildNotStarted(str(error)) from None
             self._has_started = True
 
     def call(self, message: bytes, seconds: float) -> bytes:

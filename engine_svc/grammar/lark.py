@@ -24,13 +24,14 @@ _TOKEN: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*|#[^\n]*|/(?:[^/\\\n]|
 _START_RULE: Final = re.compile(r"%llguidance\b|start\s*:")
 
 
-def lark_of(text: str, convert: Callable[[str], str]) -> str:
+def lark_of(text: str, convert: Callable[[str], str], json_rule: str = "%json") -> str:
     """The grammar with every schema after ``%json`` converted. Raises ``ValueError`` for what no compiler has to see.
 
-    What ``convert`` raises becomes ``InvalidRequest`` with the number of the schema in ``param``.
+    Another ``json_rule`` stands in the place of ``%json``. What ``convert`` raises becomes ``InvalidRequest`` with the
+    number of the schema in ``param``.
     """
     lark = text if _is_lark(text) else _from_gbnf(text)
-    return "".join(_pieces(lark, convert))
+    return "".join(_pieces(lark, convert, json_rule))
 
 
 def schema_param(grammar: str, line: int) -> str:
@@ -57,13 +58,15 @@ def _from_gbnf(text: str) -> str:
         raise ValueError(f"neither a Lark grammar with a `start` rule nor GBNF: {str(error)[:200]}") from None
 
 
-def _pieces(lark: str, convert: Callable[[str], str]) -> Iterator[str]:
+def _pieces(lark: str, convert: Callable[[str], str], json_rule: str) -> Iterator[str]:
     at = num_schemas = num_rules = 0
     while found := _TOKEN.search(lark, at):
         num_rules += lark.count(":", at, found.start())
-        yield lark[at : found.end()]
+        is_schema = found[0].startswith("%json")
+        yield lark[at : found.start()]
+        yield found[0].replace("%json", json_rule, 1) if is_schema else found[0]
         at = found.end()
-        if found[0].startswith("%json"):
+        if is_schema:
             schema, length = _decode(lark, at)
             yield _converted(schema, num_schemas, convert)
             at += length

@@ -4,43 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from collections.abc import Sequence as SequenceOf
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
-from llguidance import LLMatcher, LLTokenizer
+from llguidance import LLMatcher
 
+from engine_svc.grammar.follower import Fault, Follower
 from engine_svc.grammar.interface import Mask
 from engine_svc.grammar.reasoning import Constrained, Free, ThinkingGate, Undecided
-from engine_svc.grammar.token_bytes import TokenBytes
+from engine_svc.grammar.short_numbers import ShortNumbers
+from engine_svc.grammar.vocabulary import Vocabulary
 from engine_svc.request import ConstraintKind, Thinking
 from svclib.errors import InvalidRequest
 
 
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
-    """The tokens of a model as bytes, and what llguidance made of them.
-
-    ``size`` is the model's number of token ids. llguidance's own end of sequence is one beyond: which real tokens end a
-    sequence differs from request to request.
-    """
-
-    tokens: TokenBytes = field(repr=False)
-    size: int
-    compiled: LLTokenizer
-
-    def mask(self, bits: bytes) -> Mask:
-        """llguidance's bits as an array; its end of sequence is left out."""
-        return np.unpackbits(np.frombuffer(bits, np.uint8), count=self.size, bitorder="little").view(np.bool_)
+class Room:
+    """Room in memory, which is given back when nothing refers to this any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledGrammar:
-    """See ``engine_svc.grammar.interface.Grammar``. ``start`` is a matcher that has read nothing."""
+    """See ``engine_svc.grammar.interface.Grammar``. ``start`` is a matcher that has read nothing, ``numbers`` another
+    for the numbers in it, if they need one (``numbers.py``)."""
 
     vocabulary: Vocabulary
     kind: ConstraintKind
     start: LLMatcher
+    numbers: LLMatcher | None = None
     thinking: Thinking | None = None
+    room: Room | None = None
 
     def matcher(self, eos_token_ids: Collection[int], end_token_ids: Collection[int]) -> SequenceMatcher:
         return SequenceMatcher(self, eos_token_ids, end_token_ids)
@@ -54,7 +46,8 @@ class SequenceMatcher:
     ) -> None:
         self._vocabulary = grammar.vocabulary
         self._kind = grammar.kind
-        self._parser = grammar.start.deep_copy()
+        self._parser = Follower(grammar.start)
+        self._numbers = None if grammar.numbers is None else ShortNumbers(grammar.vocabulary, grammar.numbers)
         self._num_read = 0
         thinking = grammar.thinking
         self._gate = ThinkingGate(thinking, grammar.vocabulary.tokens.spelled) if thinking is not None else None
@@ -78,7 +71,7 @@ class SequenceMatcher:
         if not isinstance(position, Constrained):
             return False
         self._read(output, position.start, position.rest)
-        return bool(self._parser.is_stopped()) and bool(self._parser.is_accepting())
+        return self._parser.is_over()
 
     def _position(self, output: SequenceOf[int]) -> Constrained | Free | Undecided:
         return Constrained(0) if self._gate is None else self._gate.position(output)
@@ -93,8 +86,10 @@ class SequenceMatcher:
         self._consume(new)
 
     def _consume(self, token_ids: list[int]) -> None:
-        if token_ids and not self._parser.consume_tokens(token_ids):
-            raise self._fault(self._parser)
+        try:
+            self._parser.read(token_ids)
+        except Fault as fault:
+            raise self._refused(fault) from None
 
     def _anything_but_the_end(self, may_end: bool) -> Mask:
         """While it thinks: an end would leave the constraint unfulfilled. Only the request's stop tokens may."""
@@ -106,18 +101,20 @@ class SequenceMatcher:
 
     def _mask_without_thinking(self, output: SequenceOf[int], may_end: bool) -> Mask:
         """What may follow the beginning of an opening tag if it becomes none; nothing if the constraint forbids it."""
-        parser = self._parser.deep_copy()
-        obeys = parser.try_consume_tokens(list(output)) == len(output)
-        mask = self._grammar_mask(parser, may_end) if obeys else None
+        parser = self._parser.ahead(output)
+        mask = self._grammar_mask(parser, may_end) if parser is not None else None
         return np.zeros(self._vocabulary.size, np.bool_) if mask is None else mask
 
-    def _grammar_mask(self, parser: LLMatcher, may_end: bool) -> Mask | None:
-        if parser.is_stopped() and parser.is_accepting():
+    def _grammar_mask(self, parser: Follower, may_end: bool) -> Mask | None:
+        if parser.is_over():
             return None
-        mask = self._vocabulary.mask(parser.compute_bitmask())
-        if parser.is_error():
-            raise self._fault(parser)
+        try:
+            mask = self._vocabulary.mask(parser.mask())
+        except Fault as fault:
+            raise self._refused(fault) from None
         accepting = parser.is_accepting()
+        if self._numbers is not None and parser is self._parser:
+            mask = self._numbers.shorten(mask, parser.token_ids, may_be_empty=accepting)
         if accepting and may_end:
             mask[self._ends] = True
         elif not may_end:
@@ -134,6 +131,5 @@ class SequenceMatcher:
         longer[self._ends] = False
         return longer if longer.any() else mask
 
-    def _fault(self, parser: LLMatcher) -> InvalidRequest:
-        reason = str(parser.get_error()).partition("\n")[0]
-        return InvalidRequest(f"the constraint cannot be followed any further: {reason}", param=self._kind)
+    def _refused(self, fault: Fault) -> InvalidRequest:
+        return InvalidRequest(f"the constraint cannot be followed any further: {fault}", param=self._kind)

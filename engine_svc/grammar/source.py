@@ -1,4 +1,4 @@
-"""From a constraint to the text of a grammar for llguidance, in its Lark dialect.
+"""From a constraint to the texts of grammars for llguidance, in its Lark dialect.
 
 Format: https://github.com/guidance-ai/llguidance/blob/main/docs/syntax.md
 """
@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Final
 
 from llguidance import regex_to_lark
 
+from engine_svc.grammar.closing import closed
 from engine_svc.grammar.json_schema import parse_schema
 from engine_svc.grammar.lark import lark_of
+from engine_svc.grammar.numbers import JSON_RULES, JSON_VALUE, may_have_long_numbers
 from engine_svc.grammar.patterns import check_pattern
 from engine_svc.grammar.references import check_references
 from engine_svc.grammar.spelling import embedded
@@ -26,30 +29,66 @@ _OPTIONS: Final = '\n%llguidance {"no_forcing": true}\n'
 """The model chooses its tokens, whatever text is forced: no tokenizer has to be asked how it would spell it."""
 
 
-def grammar_of(constraint: Constraint) -> str:
-    """Raises ``InvalidRequest`` for what is wrong in a way that needs no compiler to see."""
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The grammar of a constraint, and that of its numbers (``numbers.py``), empty if they need none."""
+
+    grammar: str
+    numbers: str = ""
+
+
+def check_size(constraint: Constraint) -> None:
+    """Raises ``InvalidRequest`` for a constraint that is not worth a look."""
     size = len(constraint.text.encode()) + sum(len(choice.encode()) for choice in constraint.choices)
     if size > MAX_TEXT_BYTES:
         raise InvalidRequest(f"a constraint can have {MAX_TEXT_BYTES} bytes at most", param=constraint.kind)
+
+
+def source_of(constraint: Constraint) -> Source:
+    """Raises ``InvalidRequest`` for what is wrong in a way that needs no compiler to see."""
+    schemas = _Schemas()
     try:
-        return _lark(constraint) + _OPTIONS
+        grammar = _lark(constraint, schemas)
     except ValueError as error:
         raise InvalidRequest(str(error), param=constraint.kind) from None
+    return Source(grammar + _OPTIONS, schemas.numbers_of(constraint))
 
 
-def _lark(constraint: Constraint) -> str:
+@dataclass(slots=True)
+class _Schemas:
+    """Converts the schemas of one constraint, and knows afterwards whether any has numbers to be kept short."""
+
+    have_long_numbers: bool = field(init=False, default=False)
+
+    def convert(self, text: str) -> str:
+        """What follows ``%json``."""
+        schema = parse_schema(text)
+        check_references(schema)
+        schema = closed(schema)
+        self.have_long_numbers = self.have_long_numbers or may_have_long_numbers(schema)
+        return embedded(schema)
+
+    def numbers_of(self, constraint: Constraint) -> str:
+        if not self.have_long_numbers:
+            return ""
+        if constraint.kind != "grammar":
+            return f"start: {JSON_VALUE}\n{JSON_RULES}{_OPTIONS}"
+        return f"{lark_of(constraint.text, lambda _: '', json_rule=JSON_VALUE)}\n{JSON_RULES}{_OPTIONS}"
+
+
+def _lark(constraint: Constraint, schemas: _Schemas) -> str:
     match constraint.kind:
         case "json_object":
-            return "start: %json " + embedded({"type": "object"})
+            return "start: %json " + schemas.convert('{"type": "object"}')
         case "json_schema":
-            return "start: %json " + _embedded(constraint.text)
+            return "start: %json " + schemas.convert(constraint.text)
         case "regex":
             check_pattern(constraint.text)
             return f"start: /{regex_to_lark(constraint.text)}/"
         case "choice":
             return "start: " + " | ".join(_literals(constraint.choices))
         case "grammar":
-            return lark_of(constraint.text, _embedded)
+            return lark_of(constraint.text, schemas.convert)
 
 
 def _literals(choices: tuple[str, ...]) -> Iterator[str]:
@@ -59,9 +98,3 @@ def _literals(choices: tuple[str, ...]) -> Iterator[str]:
         if not choice:
             raise ValueError("a choice is empty")
         yield json.dumps(choice, ensure_ascii=False)
-
-
-def _embedded(text: str) -> str:
-    schema = parse_schema(text)
-    check_references(schema)
-    return embedded(schema)

@@ -25,7 +25,7 @@ _MOST_NAMES: Final = 200
 _LONGEST_NAME: Final = 80
 """It nests three times for each letter, and llguidance's reader of patterns goes to 250."""
 
-_WHITE_SPACE: Final = r"\x20|\n\x20{0,24}"
+WHITE_SPACE: Final = r"\x20|\n\x20{0,24}"
 """Between two tokens of JSON: a space, or a new line with indentation. Without a bound a model can go on for ever."""
 _SHORT_ESCAPES: Final = 'nrbtf\\"'
 
@@ -41,7 +41,7 @@ _END: Final = ""
 
 def embedded(schema: Schema) -> str:
     """The schema as text that can follow ``%json``, with our options, which its author cannot change."""
-    options: dict[str, Any] = {"whitespace_pattern": _WHITE_SPACE, "json_allow_general_unicode_escapes": True}
+    options: dict[str, Any] = {"whitespace_pattern": WHITE_SPACE, "json_allow_general_unicode_escapes": True}
     nodes = [node for _, node in reachable(schema)]
     if any(map(_is_open, nodes)):
         has_hidden = len(nodes) > sum(1 for _ in subschemas(schema))  # where only references say that it is a schema

@@ -3,6 +3,8 @@ ends the process."""
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -24,12 +26,14 @@ class DeepThreads:
     They exist from the start, because the size of stacks is said for all threads that start.
     """
 
-    def __init__(self, count: int, name: str) -> None:
+    def __init__(self, count: int, name: str, *, niceness: int = 0) -> None:
+        """``niceness`` is by how much others come first, where threads can have one of their own (on Linux)."""
         self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
         usual = threading.stack_size(STACK_BYTES)
         try:
             for number in range(count):
-                threading.Thread(target=_work, args=(self._tasks,), name=f"{name}-{number}", daemon=True).start()
+                arguments = (self._tasks, niceness)
+                threading.Thread(target=_work, args=arguments, name=f"{name}-{number}", daemon=True).start()
         finally:
             threading.stack_size(usual)
         self._close = finalize(self, _end, self._tasks, count)
@@ -48,8 +52,10 @@ class DeepThreads:
         self._close()
 
 
-def _work(tasks: SimpleQueue[_Task | None]) -> None:
+def _work(tasks: SimpleQueue[_Task | None], niceness: int) -> None:
     """A thread."""
+    if niceness and sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, 0, min(19, os.getpriority(os.PRIO_PROCESS, 0) + niceness))
     while task := tasks.get():
         _fulfil(*task)
         del task  # or it would be kept until the next one comes

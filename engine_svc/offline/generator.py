@@ -5,15 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
-from functools import cached_property, lru_cache
-from typing import Final
+from functools import cached_property
 
 from prometheus_client import CollectorRegistry
 
 from engine_svc.config import Settings
 from engine_svc.execution.runner import Runner
 from engine_svc.grammar.interface import Grammar
-from engine_svc.loading import build_engine, capacity_of
+from engine_svc.loading import build_engine, capacity_of, compile_limits_of
 from engine_svc.metrics import EngineMetrics
 from engine_svc.offline.answer import Answer, Output
 from engine_svc.offline.interrupts import Interrupts
@@ -23,8 +22,6 @@ from engine_svc.offline.text import Text
 from engine_svc.request import Constraint, Request
 from engine_svc.validation import check_prompt, check_sampling
 from svclib.errors import InvalidRequest
-
-_GRAMMARS_KEPT: Final = 16
 
 
 class Generator:
@@ -36,7 +33,7 @@ class Generator:
         self._capacity = capacity_of(settings, runner.info)
         self._engine = build_engine(settings, runner, EngineMetrics(CollectorRegistry(), settings.model_name))
         self._eos_token_ids = frozenset(runner.info.eos_token_ids) | text.eos_token_ids
-        self._vocabulary_source = settings.vocabulary_source
+        self._settings = settings
         self._next_group_id = 0
 
     def generate(
@@ -85,11 +82,12 @@ class Generator:
 
     @cached_property
     def _compile(self) -> Callable[[Constraint], Grammar]:
-        """Compiles constraints, each of the last ones once. Made when there is one: the vocabulary takes its time."""
-        from engine_svc.grammar.compiler import GrammarCompiler, load_vocabulary
+        """Compiles constraints. Made when there is one: the vocabulary takes its time."""
+        from engine_svc.grammar.compiler import GrammarCompiler
+        from engine_svc.grammar.vocabulary import load_vocabulary
 
-        compiler = GrammarCompiler(load_vocabulary(self._vocabulary_source, self._info.vocab_size))
-        return lru_cache(_GRAMMARS_KEPT)(compiler.compile)
+        vocabulary = load_vocabulary(self._settings.vocabulary_source, self._info.vocab_size)
+        return GrammarCompiler(vocabulary, limits=compile_limits_of(self._settings)).compile
 
     def _add(self, request: Request) -> int:
         group_id = self._next_group_id

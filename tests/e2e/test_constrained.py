@@ -264,6 +264,39 @@ def test_tools_beside_a_format_give_calls_or_json(calling: Stack) -> None:
             Draft202012Validator(SCHEMAS["person"]).validate(json.loads(choice.message.content))
 
 
+def test_open_objects_and_digits_come_to_an_end(real: Stack) -> None:
+    person = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 20}, "age": {"type": "integer"}}}
+    share = {"type": "number", "minimum": 0.5, "maximum": 0.75}
+    ask: list[Any] = [{"role": "user", "content": "Describe a person as JSON."}]
+    for schema in (person | {"required": ["name", "age"]}, {"type": "object", "properties": {"x": share}}, share):
+        fields: dict[str, Any] = {"messages": ask, "temperature": 0, "max_tokens": 200}
+        choice = create(real, **fields, response_format=of_schema(schema)).choices[0]
+        assert choice.finish_reason == "stop", choice.message.content
+        Draft202012Validator(schema | {"additionalProperties": False}).validate(json.loads(choice.message.content))
+
+
+EXPLODING: dict[str, Any] = {
+    "patterns": {"type": "string", "allOf": [{"pattern": f"^(a|b)*a(a|b){{{n}}}$"} for n in range(1, 31)]},
+    "names": {"type": "object", "patternProperties": {f"^p{n}_": {"type": "string"} for n in range(500)}},
+}
+
+
+@pytest.mark.parametrize("name", EXPLODING)
+def test_a_schema_that_explodes_is_a_400_and_holds_up_nobody(simulated: Stack, name: str) -> None:
+    engine = simulated.process("engine_svc")
+    before = engine.memory_info().rss
+    with ThreadPoolExecutor(2) as pool:
+        exploding = pool.submit(simulate, simulated, response_format=of_schema(EXPLODING[name]))
+        for number in range(10):
+            answer = simulate(simulated, response_format=of_schema({"type": "object", "required": [f"a{number}"]}))
+            assert answer.choices[0].message.content == "fine"
+        assert (error := exploding.exception(SECONDS)) is not None
+    assert isinstance(error, BadRequestError)
+    assert error.param == "response_format"
+    assert "too complex" in error.message
+    assert engine.memory_info().rss - before < 100 * 2**20
+
+
 SCRIPT = {"simulate": {"steps": ["fine"]}}
 BAD_SCHEMAS: dict[str, Any] = {
     "refers to itself only": {"$defs": {"A": {"$ref": "#/$defs/A"}}, "$ref": "#/$defs/A"},

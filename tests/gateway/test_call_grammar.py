@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
 
-from engine_svc.grammar.compiler import vocabulary_of
 from engine_svc.grammar.token_bytes import TokenBytes
+from engine_svc.grammar.vocabulary import vocabulary_of
 from gateway.call_grammar import CallGrammar
 from gateway.chat import Tool
 from gateway.limits import MAX_TOOL_CALLS

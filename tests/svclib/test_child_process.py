@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from svclib.child_process import ChildDied, ChildError, ChildPool, ChildTimeout
+from svclib.child_process import ChildDied, ChildNotStarted, ChildPool, ChildTimeout
 from tests.svclib.child import MEMORY_BYTES
 
 MODULE = "tests.svclib.child"
@@ -107,6 +107,16 @@ def test_calls_run_side_by_side_in_several_children() -> None:
             slow.result()
 
 
+def test_a_child_that_is_ready_comes_before_one_that_starts() -> None:
+    pool = ChildPool(2, MODULE)
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(lambda _: pool.call(b"sleep 0.5", PATIENCE), range(2)))
+    with pytest.raises(ChildDied):
+        pool.call(b"exit 1", PATIENCE)
+    assert len({pid_of(pool) for _ in range(5)}) == 1
+    pool.close()
+
+
 def test_close_kills_what_runs_and_refuses_what_waits_or_comes_later(pool: ChildPool) -> None:
     pid = pid_of(pool)
     with ThreadPoolExecutor(2) as threads:
@@ -122,7 +132,7 @@ def test_close_kills_what_runs_and_refuses_what_waits_or_comes_later(pool: Child
 
 def test_a_child_that_cannot_start_is_an_error_and_not_a_hang() -> None:
     pool = ChildPool(1, "tests.svclib.no_such_module")
-    with pytest.raises(ChildError):
+    with pytest.raises(ChildNotStarted):
         pool.call(b"echo x", PATIENCE)
     pool.close()
 

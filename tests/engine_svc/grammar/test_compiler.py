@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from engine_svc.grammar.compiler import MAX_WAITING, GrammarCompiler, load_vocabulary, vocabulary_of
+from engine_svc.grammar.compiler import MAX_WAITING, GrammarCompiler
 from engine_svc.grammar.panics import Panic
 from engine_svc.grammar.token_bytes import simulated_tokens
+from engine_svc.grammar.vocabulary import load_vocabulary, vocabulary_of
 from engine_svc.request import Constraint, Request, SamplingParams, Thinking
 from svclib.errors import InvalidRequest, Overloaded, Unsupported
 from tests.engine_svc.grammar.given import EOS, choice, compiler, texts_of
@@ -46,7 +47,7 @@ async def test_many_at_once() -> None:
 
 
 async def test_more_than_can_wait_are_sent_away_until_there_is_room() -> None:
-    waiting = [compiler().attach(request(choice(f"text {n}"))) for n in range(MAX_WAITING + 3)]
+    waiting = [compiler().attach(request(choice(f"new text {n}"))) for n in range(MAX_WAITING + 3)]
     found = await asyncio.gather(*waiting, return_exceptions=True)
     assert [type(one) for one in found] == [Request] * MAX_WAITING + [Overloaded] * 3
     assert (await compiler().attach(request(choice("a")))).grammar is not None
@@ -78,7 +79,7 @@ async def test_thinking_that_nothing_could_close_is_refused() -> None:
 async def test_a_panic_is_a_fault_of_its_request_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     own = GrammarCompiler(vocabulary_of(simulated_tokens(), 300))
     with monkeypatch.context() as patch:
-        patch.setattr("engine_svc.grammar.compiler.LLMatcher", panicking)
+        patch.setattr("engine_svc.grammar.building.LLMatcher", panicking)
         for _ in range(3):
             with pytest.raises(Panic, match="index out of bounds"):
                 await own.attach(request(choice("a")))

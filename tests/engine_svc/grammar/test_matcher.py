@@ -157,7 +157,7 @@ def test_what_sticks_to_the_closing_tag_must_match() -> None:
 
 
 def test_what_is_too_complex_before_it_is_decided_is_told_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine_svc.grammar.compiler._limits", lambda: LLParserLimits(step_lexer_fuel=5))
+    monkeypatch.setattr("engine_svc.grammar.building._limits", lambda: LLParserLimits(step_lexer_fuel=5))
     thinking = Thinking(False, tuple(spelled("<t>")), (CLOSE,))
     one = compiled(Constraint("regex", "<(a|b|c|<){1,50}xyz"), thinking=thinking).matcher((EOS,), (EOS,))
     with pytest.raises(InvalidRequest, match="cannot be followed any further: lexer error"):

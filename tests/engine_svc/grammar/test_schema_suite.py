@@ -24,6 +24,16 @@ DRAFT_4 = "http://json-schema.org/draft-04/schema#"
 DISPUTED = {("format", "a valid protocol-relative URI")}
 """Later drafts call it a reference, and no URI."""
 
+NOT_WRITTEN = {
+    ("additionalProperties", "additional properties are allowed"),
+    ("properties", "doesn't invalidate other properties"),
+    ("bignum", "a bignum is an integer"),
+    ("bignum", "a negative bignum is an integer"),
+    ("bignum", "a bignum is a number"),
+    ("bignum", "a negative bignum is a number"),
+}
+"""Valid, and yet not for a model to write: members that no schema speaks of, and more than 17 digits."""
+
 DOCUMENTATION = (Path(__file__).parents[3] / "docs" / "structured-output.md").read_text()
 FIGURES = re.compile(r"Of (\d+) groups (\d+) compile and are right about all their (\d+) instances; (\d+) are refused")
 ROW = re.compile(r"^\| `(\w+)` \| (\d+) of (\d+) \|$", re.MULTILINE)
@@ -72,9 +82,13 @@ def wrong_about(group: Group, grammar: CompiledGrammar) -> list[str]:
     return [
         test["description"]
         for test in group.tests
-        if any(accepts(grammar, text) for text in spellings(test["data"])) != test["valid"]
+        if any(accepts(grammar, text) for text in spellings(test["data"])) != _is_to_be_written(group, test)
         and (group.keyword, test["description"]) not in DISPUTED
     ]
+
+
+def _is_to_be_written(group: Group, test: dict[str, Any]) -> bool:
+    return test["valid"] and (group.keyword, test["description"]) not in NOT_WRITTEN
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -33,6 +34,16 @@ def test_only_these_threads_have_deep_stacks() -> None:
     assert all(name.startswith("deep") for name in names)
     assert sum(thread.name.startswith("deep") for thread in threading.enumerate()) == 2
     threads.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a niceness for each thread")
+def test_nice_threads_leave_the_process_as_it_is() -> None:
+    nice, plain = DeepThreads(1, "nice", niceness=3), DeepThreads(1, "plain")
+    usual = os.getpriority(os.PRIO_PROCESS, 0)
+    found = [threads.submit(lambda: os.getpriority(os.PRIO_PROCESS, 0)).result() for threads in (nice, plain)]
+    assert found == [usual + 3, usual]
+    nice.close()
+    plain.close()
 
 
 def test_a_thread_survives_whatever_is_raised() -> None:
