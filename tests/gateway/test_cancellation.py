@@ -301,7 +301,10 @@ async def test_what_a_client_leaves_unread_is_bounded_and_ends_its_request_alone
             ended.set()
 
     engine = ScriptedEngine(generate)
-    async with scripted_stack(engine, max_unread_bytes=256 * 1024) as stack, raw(stack, limit=2**12) as client:
+    async with (
+        scripted_stack(engine, max_unread_bytes=256 * 1024, keep_alive_timeout=1) as stack,
+        raw(stack, limit=2**12) as client,
+    ):
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         client.ask(stream=True, messages=[{"role": "user", "content": "slow"}])
         await asyncio.wait_for(ended.wait(), 60)
