@@ -9,6 +9,7 @@ bytes, most significant first, and that many bytes; an answer begins with one by
 
 from __future__ import annotations
 
+import logging
 import os
 import queue
 import resource
@@ -22,16 +23,17 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final
-
-import structlog
+from typing import Final, NoReturn
 
 _LENGTH: Final = struct.Struct(">I")
 _ANSWERED: Final = b"\0"
 _FAILED: Final = b"\1"
 _STDIN: Final = 0
+_ENVIRONMENT: Final = {"MALLOC_ARENA_MAX": "1"}
+"""With an arena for each thread, a thread's first allocation would count as 64 MB or more of address space."""
 
-log = structlog.get_logger(__name__)
+# Not structlog: it would be a third of the memory of a child that does little.
+log = logging.getLogger(__name__)
 
 
 class ChildError(Exception):
@@ -95,7 +97,7 @@ class ChildPool:
         try:
             yield child
         except BaseException as error:
-            log.warning("child process replaced", command=self._command[2:], reason=repr(error))
+            log.warning("child process replaced: %s: %r", " ".join(self._command[2:]), error)
             self._discard(child)
             self._add()
             raise
@@ -121,7 +123,7 @@ class _Child:
     def __init__(self, command: Sequence[str]) -> None:
         self._socket, its_end = socket.socketpair()
         with its_end:
-            self._process = subprocess.Popen(command, stdin=its_end.fileno())
+            self._process = subprocess.Popen(command, stdin=its_end.fileno(), env=os.environ | _ENVIRONMENT)
         self._has_started = False
 
     def wait_for_start(self, seconds: float) -> None:
@@ -180,10 +182,15 @@ def serve(handle: Callable[[bytes], bytes], *, memory_bytes: int) -> None:
         try:
             answer = handle(messages.get())
         except BaseException as error:
-            traceback.print_exc()
-            _send(parent, _FAILED, type(error).__name__.encode())
-            os._exit(1)
+            _fail(parent, error)
         _send(parent, _ANSWERED, answer)
+
+
+def _fail(parent: socket.socket, error: BaseException) -> NoReturn:
+    if not isinstance(error, MemoryError):  # Of which there is nothing to learn, and no memory to say it.
+        traceback.print_exc()
+    _send(parent, _FAILED, type(error).__name__.encode())
+    os._exit(1)
 
 
 def _read(parent: socket.socket, messages: queue.SimpleQueue[bytes]) -> None:
@@ -193,6 +200,8 @@ def _read(parent: socket.socket, messages: queue.SimpleQueue[bytes]) -> None:
             messages.put(_receive(parent, None))
     except OSError:
         os._exit(0)
+    except MemoryError as error:
+        _fail(parent, error)
 
 
 def _limit_memory(more: int) -> None:

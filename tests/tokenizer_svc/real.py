@@ -11,14 +11,13 @@ import pytest
 from transformers import AutoTokenizer
 
 from tests.fetch_tokenizers import FOLDER
-from tokenizer_svc.limits import Limits
+from tests.tokenizer_svc.local import compiled
 from tokenizer_svc.loading import load
 from tokenizer_svc.prompt_tokenizer import PromptTokenizer
 
 SMOLLM2: Final = "smollm2"
 HARMONY: Final = "gptoss"
 NAMES: Final = ("qwen3", "llama3_1", "deepseek_v3", HARMONY, "gemma3", SMOLLM2)
-LIMITS: Final = Limits(seconds=30, chars=10_000_000)
 
 
 def gguf_file() -> Path:
@@ -46,7 +45,7 @@ def template_file(name: str) -> Path | None:
 
 @cache
 def ours(name: str) -> PromptTokenizer:
-    return PromptTokenizer(load(str(source(name)), template_file(name)), LIMITS)
+    return PromptTokenizer(load(str(source(name)), template_file(name)), compiled)
 
 
 @cache

@@ -11,12 +11,12 @@ import pytest
 
 from svclib.errors import InvalidRequest, Unsupported
 from tests.tokenizer_svc import templates
+from tests.tokenizer_svc.local import compiled
 from tokenizer_svc.chat_template import ChatTemplate
 from tokenizer_svc.conversation import Conversation, Message, Tool, ToolCall
-from tokenizer_svc.limits import Limits
 from tokenizer_svc.reasoning import ReasoningState
-from tokenizer_svc.sandbox import TemplateFault
 from tokenizer_svc.simulated import CHAT_TEMPLATE
+from tokenizer_svc.template import TemplateFault
 
 CONTROLS = frozenset({"<|im_start|>", "<|im_end|>", "<s>", "</s>", "<think>", "</think>"})
 SPECIAL = {"bos_token": "<s>", "eos_token": "</s>"}
@@ -25,7 +25,7 @@ CALLS = (Message("user", "q"), Message("assistant", None, tool_calls=(CALL,)), M
 
 
 def template(source: str, controls: frozenset[str] = CONTROLS) -> ChatTemplate:
-    return ChatTemplate(source, SPECIAL, controls, Limits(5, 1_000_000))
+    return ChatTemplate(compiled(source), SPECIAL, controls)
 
 
 def conversation(*messages: Message, **more: Any) -> Conversation:

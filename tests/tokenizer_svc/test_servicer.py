@@ -22,15 +22,14 @@ from svclib.channel import connect
 from svclib.errors import ContextLengthExceeded, InternalError, InvalidRequest, Overloaded, ServiceError, Unavailable
 from svclib.status import from_rpc_error
 from tests.tokenizer_svc import templates, tiny
+from tests.tokenizer_svc.local import compiled
 from tokenizer_svc.conversation import Conversation
-from tokenizer_svc.limits import Limits
 from tokenizer_svc.loading import LoadedTokenizer, load
 from tokenizer_svc.metrics import TokenizerMetrics
 from tokenizer_svc.pool import Pool
 from tokenizer_svc.prompt_tokenizer import PromptTokenizer, TokenizedPrompt
 from tokenizer_svc.servicer import MAX_INPUTS, TokenizerServicer
 
-LIMITS = Limits(5, 1_000_000)
 MAX_CHARS = 1000
 UNDECIDED, OPEN, CLOSED = (
     common_pb2.REASONING_STATE_UNDECIDED,
@@ -72,7 +71,7 @@ async def served(tokenizer: PromptTokenizer | None, workers: int = 2, max_waitin
 
 @pytest.fixture(scope="module")
 def tokenizer() -> PromptTokenizer:
-    return PromptTokenizer(load(simulated.MODEL_NAME), LIMITS)
+    return PromptTokenizer(load(simulated.MODEL_NAME), compiled)
 
 
 @pytest.fixture
@@ -83,7 +82,7 @@ async def service(tokenizer: PromptTokenizer) -> AsyncIterator[Served]:
 
 def base_model(**chat_templates: str) -> PromptTokenizer:
     special = {"bos_token": "<s>", "eos_token": "</s>"}
-    return PromptTokenizer(LoadedTokenizer(tiny.byte_level(), special, chat_templates, (7,), True), LIMITS)
+    return PromptTokenizer(LoadedTokenizer(tiny.byte_level(), special, chat_templates, (7,), True), compiled)
 
 
 def user(text: str) -> pb.ChatMessage:
@@ -233,7 +232,7 @@ async def test_tokenize_with_special_tokens() -> None:
 
 async def test_bytes_that_the_vocabulary_does_not_have() -> None:
     words = Tokenizer(models.WordLevel({"<unk>": 0, "fox": 1}, unk_token="<unk>"))
-    async with served(PromptTokenizer(LoadedTokenizer(words, {}, {}, (0,), True), LIMITS)) as service:
+    async with served(PromptTokenizer(LoadedTokenizer(words, {}, {}, (0,), True), compiled)) as service:
         inputs = [pb.TokenizeInput(raw=b"fox"), pb.TokenizeInput(raw=b"\xf0")]
         assert (await refusal(service.stub.Tokenize(pb.TokenizeRequest(inputs=inputs)))).param == "inputs[1]"
 
