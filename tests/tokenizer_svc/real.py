@@ -12,7 +12,7 @@ from transformers import AutoTokenizer
 
 from tests.fetch_tokenizers import FOLDER
 from tests.tokenizer_svc.local import compiled
-from tokenizer_svc.loading import load
+from tokenizer_svc.loading import LoadedTokenizer, load
 from tokenizer_svc.prompt_tokenizer import PromptTokenizer
 
 SMOLLM2: Final = "smollm2"
@@ -44,8 +44,14 @@ def template_file(name: str) -> Path | None:
 
 
 @cache
+def loaded(name: str) -> LoadedTokenizer:
+    """What its files say."""
+    return load(str(source(name)), template_file(name))
+
+
+@cache
 def ours(name: str) -> PromptTokenizer:
-    return PromptTokenizer(load(str(source(name)), template_file(name)), compiled)
+    return PromptTokenizer(loaded(name), compiled)
 
 
 @cache

@@ -141,3 +141,13 @@ def test_only_a_template_that_names_developers_has_them() -> None:
 def test_a_template_that_cannot_render_one_user_message(source: str) -> None:
     with pytest.raises(TemplateFault, match="cannot render a conversation of one user message"):
         probe(compiled(source), {})
+
+
+@pytest.mark.parametrize("condition", ["true", "tools", "messages | length > 1", "messages[0].role == 'system'"])
+def test_a_template_that_exceeds_a_limit_is_asked_no_further(condition: str) -> None:
+    source = f"{{% if {condition} %}}{{{{ 'a' * 2000 }}}}{{% endif %}}{templates.WITH_TOOLS}"
+    template = compiled(source, max_chars=1000)
+    with pytest.raises(
+        TemplateFault, match="cannot render a small conversation: the chat template wrote more than 1000"
+    ):
+        probe(template, SPECIAL)
