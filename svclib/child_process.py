@@ -25,6 +25,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, NoReturn
 
+from svclib.memory import address_space
+
 _LENGTH: Final = struct.Struct(">I")
 _ANSWERED: Final = b"\0"
 _FAILED: Final = b"\1"
@@ -205,13 +207,9 @@ def _read(parent: socket.socket, messages: queue.SimpleQueue[bytes]) -> None:
 
 
 def _limit_memory(more: int) -> None:
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            pages = int(file.read().split()[0])
-    except OSError:
-        return
-    limit, hard = pages * resource.getpagesize() + more, resource.getrlimit(resource.RLIMIT_AS)[1]
-    resource.setrlimit(resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+    if (now := address_space()) is not None:
+        limit, hard = now + more, resource.getrlimit(resource.RLIMIT_AS)[1]
+        resource.setrlimit(resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
 
 
 def _send(end: socket.socket, kind: bytes, answer: bytes) -> None:

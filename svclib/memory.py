@@ -1,9 +1,19 @@
-"""Memory that the C library keeps after it was freed."""
+"""The memory of this process, and what the C library keeps of it after it was freed."""
 
 from __future__ import annotations
 
-import ctypes
+import resource
 from functools import cache
+from typing import Any
+
+
+def address_space() -> int | None:
+    """Bytes of address space that this process has, which is what ``RLIMIT_AS`` limits; None where nobody tells."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[0]) * resource.getpagesize()
+    except OSError:
+        return None
 
 
 def trim_memory() -> None:
@@ -16,7 +26,9 @@ def trim_memory() -> None:
 
 
 @cache
-def _glibc() -> ctypes.CDLL | None:
+def _glibc() -> Any:
     """None where there is no ``malloc_trim``."""
+    import ctypes  # Children of which there are many need it seldom.
+
     libc = ctypes.CDLL(None)
     return libc if hasattr(libc, "malloc_trim") else None

@@ -20,3 +20,8 @@ class Limits:
 
 class LimitExceeded(Exception):
     """A template used more than it may; the message says of what."""
+
+
+def out_of_memory(memory_bytes: int) -> LimitExceeded:
+    """That the memory was not enough."""
+    return LimitExceeded(f"the chat template needed more than {memory_bytes >> 20} MB of memory")

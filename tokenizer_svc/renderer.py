@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from svclib.child_process import ChildDied, ChildPool, ChildTimeout
-from tokenizer_svc.limits import LimitExceeded, Limits
+from tokenizer_svc.limits import LimitExceeded, Limits, out_of_memory
 from tokenizer_svc.template import TemplateFault
 from tokenizer_svc.template_wire import pack_request, unpack_answer
 
@@ -35,8 +35,7 @@ class Renderer:
         except ChildDied as error:
             if str(error) != _OUT_OF_MEMORY:
                 raise TemplateFault("the process that ran it ended") from None
-            megabytes = self._limits.memory_bytes >> 20
-            raise LimitExceeded(f"the chat template needed more than {megabytes} MB of memory") from None
+            raise out_of_memory(self._limits.memory_bytes) from None
 
     def close(self) -> None:
         """End the children. What runs there ends with ``TemplateFault``."""

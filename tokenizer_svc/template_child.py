@@ -5,13 +5,15 @@ There are several of these processes, so they import little.
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from functools import lru_cache
 from typing import Final
 
 from svclib.child_process import serve
-from tokenizer_svc.limits import LimitExceeded
+from svclib.memory import address_space, trim_memory
+from tokenizer_svc.limits import LimitExceeded, out_of_memory
 from tokenizer_svc.sandbox import SandboxedTemplate
 from tokenizer_svc.template import TemplateFault, TemplateRefusal
 from tokenizer_svc.template_wire import pack_error, pack_text, unpack_request
@@ -22,18 +24,29 @@ _MAX_TEMPLATES: Final = 8
 class TemplateChild:
     """Answers requests; keeps the templates that it compiled last."""
 
-    def __init__(self, max_chars: int) -> None:
+    def __init__(self, memory_bytes: int, max_chars: int) -> None:
+        """``memory_bytes`` is what a rendering may take; somebody else sees to that."""
+        self._memory_bytes = memory_bytes
         self._compiled = lru_cache(_MAX_TEMPLATES)(lambda source: SandboxedTemplate(source.decode(), max_chars))
+        self._at_start = address_space()
 
     def answer(self, message: bytes) -> bytes:
-        """See ``template_wire``. Raises ``MemoryError``."""
+        """See ``template_wire``. Raises ``MemoryError`` when a template left too little memory for the next one."""
         try:
             return self._answer(message)
         except (TemplateRefusal, TemplateFault, LimitExceeded) as error:
             return pack_error(error)
         except MemoryError as error:
-            # The traceback holds what filled the memory, and saying so takes a little of it.
-            raise error.with_traceback(None) from None
+            error.with_traceback(None)  # It holds what filled the memory.
+        if not self._has_memory_again():
+            raise MemoryError
+        return pack_error(out_of_memory(self._memory_bytes))
+
+    def _has_memory_again(self) -> bool:
+        gc.collect()
+        trim_memory()
+        now = address_space()
+        return now is None or self._at_start is None or now - self._at_start < self._memory_bytes // 4
 
     def _answer(self, message: bytes) -> bytes:
         source, variables = unpack_request(message)
@@ -49,7 +62,7 @@ class TemplateChild:
 def main(argv: list[str]) -> None:
     """Serve until the parent is gone."""
     memory_bytes, chars = map(int, argv)
-    serve(TemplateChild(chars).answer, memory_bytes=memory_bytes)
+    serve(TemplateChild(memory_bytes, chars).answer, memory_bytes=memory_bytes)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -126,6 +127,19 @@ def test_after_one_that_ran_away_others_are_rendered() -> None:
         for source in (hostile_templates.SLOW["nested ranges"], hostile_templates.LARGE["center"]) * 2:
             fault(renderer, source)
             assert renderer.template("{{ 1 }}").render({}) == "1"
+    finally:
+        renderer.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts address space")
+def test_one_that_asks_for_too_much_memory_costs_no_process() -> None:
+    before = set(children())
+    renderer = Renderer(1, ROOMY)
+    try:
+        started = set(children()) - before
+        for name in ("center", "indent", "plus", "list of lists"):
+            assert "of memory" in str(fault(renderer, hostile_templates.LARGE[name]))
+        assert set(children()) - before == started
     finally:
         renderer.close()
 

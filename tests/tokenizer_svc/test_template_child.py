@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import weakref
+from typing import ClassVar
 
 import pytest
 
@@ -13,7 +14,7 @@ from tokenizer_svc.template_wire import pack_request, unpack_answer
 
 
 def answer(source: str, variables: dict[str, object] | None, child: TemplateChild | None = None) -> str:
-    return unpack_answer((child or TemplateChild(100)).answer(pack_request(source.encode(), variables)))
+    return unpack_answer((child or TemplateChild(1 << 30, 100)).answer(pack_request(source.encode(), variables)))
 
 
 def test_a_rendering() -> None:
@@ -48,25 +49,36 @@ def test_a_template_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
             super().__init__(source, max_chars)
 
     monkeypatch.setattr("tokenizer_svc.template_child.SandboxedTemplate", Counting)
-    child = TemplateChild(100)
+    child = TemplateChild(1 << 30, 100)
     for _ in range(3):
         assert answer("{{ x }}", {"x": 1}, child) == "1"
         assert answer("{{ y }}", None, child) == '["y"]'
     assert compiled == ["{{ x }}", "{{ y }}"]
 
 
-def test_what_filled_the_memory_is_free_when_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    filled = []
+class Filling(SandboxedTemplate):
+    """Takes memory that its traceback holds."""
 
-    class Filling(SandboxedTemplate):
-        def render(self, variables: object) -> str:
-            much = {"much"}
-            filled.append(weakref.ref(much))
-            raise MemoryError
+    filled: ClassVar[list[weakref.ref[set[str]]]] = []
 
+    def render(self, variables: object) -> str:
+        much = {"much"}
+        self.filled.append(weakref.ref(much))
+        raise MemoryError
+
+
+def test_after_one_that_filled_the_memory_there_is_memory_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tokenizer_svc.template_child.SandboxedTemplate", Filling)
-    try:
+    with pytest.raises(LimitExceeded, match="needed more than 1024 MB of memory"):
         answer("", {})
-    except MemoryError:
-        assert [each() for each in filled] == [None]
-    assert filled
+    assert Filling.filled[-1]() is None
+
+
+def test_with_too_little_memory_left_it_is_the_last_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process ends, and the next one begins with all of it."""
+    monkeypatch.setattr("tokenizer_svc.template_child.SandboxedTemplate", Filling)
+    child = TemplateChild(4 << 20, 100)
+    held = bytearray(1 << 20)
+    with pytest.raises(MemoryError):
+        answer("", {}, child)
+    assert held
