@@ -31,8 +31,13 @@ _LENGTH: Final = struct.Struct(">I")
 _ANSWERED: Final = b"\0"
 _FAILED: Final = b"\1"
 _STDIN: Final = 0
-_ENVIRONMENT: Final = {"MALLOC_ARENA_MAX": "1"}
-"""With an arena for each thread, a thread's first allocation would count as 64 MB or more of address space."""
+_ENVIRONMENT: Final = {
+    # With an arena for each thread, a thread's first allocation would count as 64 MB or more of address space.
+    "MALLOC_ARENA_MAX": "1",
+    # glibc raises these two by itself, and then keeps what was once large.
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 20),
+}
 
 # Not structlog: it would be a third of the memory of a child that does little.
 log = logging.getLogger(__name__)

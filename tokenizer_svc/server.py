@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Final
 
 import grpc
@@ -52,6 +53,7 @@ class TokenizerService:
         tokenizer = await asyncio.to_thread(_load, self._settings, self._renderer)
         if tokenizer.capabilities is None:
             self._renderer.close()
+        gc.freeze()  # What is loaded stays; collections after large inputs need not look at it.
         self._servicer.use(tokenizer)
         self._metrics.describe(tokenizer)
         log.info(

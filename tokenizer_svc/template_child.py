@@ -5,7 +5,6 @@ There are several of these processes, so they import little.
 
 from __future__ import annotations
 
-import gc
 import json
 import sys
 from functools import lru_cache
@@ -43,7 +42,6 @@ class TemplateChild:
         return pack_error(out_of_memory(self._memory_bytes))
 
     def _has_memory_again(self) -> bool:
-        gc.collect()
         trim_memory()
         now = address_space()
         return now is None or self._at_start is None or now - self._at_start < self._memory_bytes // 4
