@@ -74,11 +74,13 @@ def test_after_one_that_filled_the_memory_there_is_memory_again(monkeypatch: pyt
     assert Filling.filled[-1]() is None
 
 
-def test_with_too_little_memory_left_it_is_the_last_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process ends, and the next one begins with all of it."""
+@pytest.mark.parametrize(("kept", "error"), [((1 << 28) - 1, LimitExceeded), (1 << 28, MemoryError)])
+def test_one_that_keeps_a_quarter_of_it_is_the_last(
+    kept: int, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process ends with a ``MemoryError``, and the next one begins with all of the memory."""
+    sizes = iter((1 << 24, (1 << 24) + kept))
+    monkeypatch.setattr("tokenizer_svc.template_child.address_space", lambda: next(sizes))
     monkeypatch.setattr("tokenizer_svc.template_child.SandboxedTemplate", Filling)
-    child = TemplateChild(4 << 20, 100)
-    held = bytearray(1 << 20)
-    with pytest.raises(MemoryError):
-        answer("", {}, child)
-    assert held
+    with pytest.raises(error):
+        answer("", {})
