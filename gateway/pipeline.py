@@ -88,7 +88,7 @@ class Pipeline:
         record.expect(request.n)
         model.check(request)
         request = with_thinking(request, model)
-        prompt = await self._render(request, record)
+        prompt = await self._render(request, model, record)
         model.check_length(request, len(prompt.token_ids))
         script = await self._tokenize_script(request, record)
         options = GenerateOptions(script, model.constraint(request), model.thinking(prompt))
@@ -112,8 +112,9 @@ class Pipeline:
                 if not running:
                     return
 
-    async def _render(self, request: ChatRequest, record: RequestRecord) -> Prompt:
-        prompt = await self._on_a_tokenizer(lambda client: client.render(request, record.request_id), record)
+    async def _render(self, request: ChatRequest, model: Model, record: RequestRecord) -> Prompt:
+        longest = model.max_context_length - 1
+        prompt = await self._on_a_tokenizer(lambda client: client.render(request, record.request_id, longest), record)
         if prompt.ignored_kwargs and request.rejects_unknown:
             name = f"chat_template_kwargs.{prompt.ignored_kwargs[0]}"
             raise InvalidRequest(f"this model's chat template never reads {prompt.ignored_kwargs[0]}", param=name)

@@ -10,6 +10,7 @@ bytes, most significant first, and that many bytes; an answer begins with one by
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import queue
 import resource
@@ -23,17 +24,25 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import Final, NoReturn
 
-import structlog
+from svclib.memory import address_space
 
 _LENGTH: Final = struct.Struct(">I")
 _ANSWERED: Final = b"\0"
 _FAILED: Final = b"\1"
 _STDIN: Final = 0
 _FIRST, _READY, _STARTING = range(3)
+_ENVIRONMENT: Final = {
+    # With an arena for each thread, a thread's first allocation would count as 64 MB or more of address space.
+    "MALLOC_ARENA_MAX": "1",
+    # glibc raises these two by itself, and then keeps what was once large.
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 20),
+}
 
-log = structlog.get_logger(__name__)
+# Not structlog: it would be a third of the memory of a child that does little.
+log = logging.getLogger(__name__)
 
 
 class ChildError(Exception):
@@ -104,7 +113,7 @@ class ChildPool:
         try:
             yield child
         except BaseException as error:
-            log.warning("child process replaced", command=self._command[2:], reason=repr(error))
+            log.warning("child process replaced: %s: %r", " ".join(self._command[2:]), error)
             self._discard(child)
             self._add()
             raise
@@ -134,7 +143,7 @@ class _Child:
     def __init__(self, command: Sequence[str]) -> None:
         self._socket, its_end = socket.socketpair()
         with its_end:
-            self._process = subprocess.Popen(command, stdin=its_end.fileno())
+            self._process = subprocess.Popen(command, stdin=its_end.fileno(), env=os.environ | _ENVIRONMENT)
         self._has_started = False
 
     def wait_for_start(self, seconds: float) -> None:
@@ -196,10 +205,15 @@ def serve(handle: Callable[[bytes], bytes], *, memory_bytes: int) -> None:
         try:
             answer = handle(messages.get())
         except BaseException as error:
-            traceback.print_exc()
-            _send(parent, _FAILED, type(error).__name__.encode())
-            os._exit(1)
+            _fail(parent, error)
         _send(parent, _ANSWERED, answer)
+
+
+def _fail(parent: socket.socket, error: BaseException) -> NoReturn:
+    if not isinstance(error, MemoryError):  # Of which there is nothing to learn, and no memory to say it.
+        traceback.print_exc()
+    _send(parent, _FAILED, type(error).__name__.encode())
+    os._exit(1)
 
 
 def _read(parent: socket.socket, messages: queue.SimpleQueue[bytes]) -> None:
@@ -209,16 +223,14 @@ def _read(parent: socket.socket, messages: queue.SimpleQueue[bytes]) -> None:
             messages.put(_receive(parent, None))
     except OSError:
         os._exit(0)
+    except MemoryError as error:
+        _fail(parent, error)
 
 
 def _limit_memory(more: int) -> None:
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            pages = int(file.read().split()[0])
-    except OSError:
-        return
-    limit, hard = pages * resource.getpagesize() + more, resource.getrlimit(resource.RLIMIT_AS)[1]
-    resource.setrlimit(resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+    if (now := address_space()) is not None:
+        limit, hard = now + more, resource.getrlimit(resource.RLIMIT_AS)[1]
+        resource.setrlimit(resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
 
 
 def _send(end: socket.socket, kind: bytes, answer: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from svclib.config import SettingsError
@@ -12,6 +13,8 @@ from tokenizer_svc.server import TokenizerService
 
 def main(argv: list[str]) -> int:
     """Run the service. Returns the exit code; 2 for bad settings."""
+    # Batches of one need no threads of the library's own, of which a process that starts others should have none.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
         settings = TokenizerSettings.load(argv)
     except SettingsError as error:

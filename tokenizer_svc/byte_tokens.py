@@ -28,6 +28,11 @@ def byte_alphabet() -> dict[str, int]:
     return {chr(byte): byte for byte in printable} | {chr(0x100 + i): byte for i, byte in enumerate(others)}
 
 
+def fallback_names() -> list[str]:
+    """The tokens of the 256 bytes in vocabularies that fall back to bytes, as SentencePiece spells them."""
+    return [f"<0x{byte:02X}>" for byte in range(256)]
+
+
 class ByteTokens:
     """Encodes bytes with a byte-level or byte-fallback vocabulary; with any other, what happens to be whole tokens."""
 
@@ -37,9 +42,7 @@ class ByteTokens:
         self._alphabet = byte_alphabet() if "ByteLevel" in str(tokenizer.decoder) else {}
         added: dict[int, AddedToken] = tokenizer.get_added_tokens_decoder()
         self._added = {token_id: token.content.encode() for token_id, token in added.items()}
-        names = {byte: character for character, byte in self._alphabet.items()} or {
-            i: f"<0x{i:02X}>" for i in range(256)
-        }
+        names = {byte: character for character, byte in self._alphabet.items()} or dict(enumerate(fallback_names()))
         self._byte_ids = {byte: tokenizer.token_to_id(name) for byte, name in names.items()}
 
     def encode(self, raw: bytes, *, parse_special_tokens: bool) -> list[int]:

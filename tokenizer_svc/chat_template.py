@@ -16,10 +16,10 @@ from tokenizer_svc.capabilities import Capabilities
 from tokenizer_svc.client_json import parse_object
 from tokenizer_svc.client_text import ClientText, Marks, choose_marks
 from tokenizer_svc.conversation import Conversation
-from tokenizer_svc.limits import LimitExceeded, Limits
+from tokenizer_svc.limits import LimitExceeded
 from tokenizer_svc.probe import probe
 from tokenizer_svc.reasoning import PromptTail, ReasoningState
-from tokenizer_svc.sandbox import GLOBAL_NAMES, Template, TemplateFault, TemplateRefusal
+from tokenizer_svc.template import GLOBAL_NAMES, Template, TemplateFault, TemplateRefusal
 from tokenizer_svc.turns import Turn
 
 _FIXED: Final = frozenset({"messages", "tools", "add_generation_prompt", "continue_final_message", "chat_template"})
@@ -44,20 +44,18 @@ class Prompt:
 class ChatTemplate:
     """A model's chat template and what is known of it. May be used from several threads at once."""
 
-    def __init__(
-        self, source: str, special_tokens: Mapping[str, str], controls: frozenset[str], limits: Limits
-    ) -> None:
+    def __init__(self, template: Template, special_tokens: Mapping[str, str], controls: frozenset[str]) -> None:
         """``special_tokens`` by the names templates know, such as ``bos_token``; ``controls`` are spellings of tokens.
 
-        Raises ``TemplateFault`` when the template is none, or cannot render the simplest conversation.
+        Raises ``TemplateFault`` when the template cannot render the simplest conversation.
         """
-        self._template = Template(source, limits)
+        self._template = template
         self._special_tokens = dict(special_tokens)
         self._reserved = _FIXED | GLOBAL_NAMES | special_tokens.keys()
-        self.version = hashlib.sha256(source.encode()).hexdigest()
-        self.capabilities: Capabilities = probe(self._template, special_tokens)
-        self._client_text = ClientText(controls, source)
-        self._tail = PromptTail(source, self.capabilities.generation_opening, controls)
+        self.version = hashlib.sha256(template.source.encode()).hexdigest()
+        self.capabilities: Capabilities = probe(template, special_tokens)
+        self._client_text = ClientText(controls, template.source)
+        self._tail = PromptTail(template.source, self.capabilities.generation_opening, controls)
 
     @property
     def source(self) -> str:

@@ -25,10 +25,16 @@ class TokenizerSettings(ServiceSettings):
     )
     tokenizer: str = Field(default="", description="where to take tokenizer and chat template from, if not the model")
     chat_template: Path | None = Field(default=None, description="file with a chat template instead of the model's own")
-    workers: int = Field(default=4, ge=1, le=256, description="threads that render and encode")
+    workers: int = Field(
+        default=4,
+        ge=1,
+        le=256,
+        description="calls that are rendered and encoded at once, and child processes for templates",
+    )
     max_waiting: int = Field(default=256, ge=0, description="calls that may wait for a thread; more are overload")
     max_prompt_chars: int = Field(default=4_000_000, ge=1, description="most characters of a conversation or a text")
     render_seconds: float = Field(default=5.0, gt=0, le=600, description="most time that a chat template may run")
+    render_memory_mb: int = Field(default=512, ge=64, description="most memory that a chat template may take, MiB")
 
     @property
     def source(self) -> str:

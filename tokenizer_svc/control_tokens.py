@@ -47,7 +47,7 @@ class ControlTokens:
 
     def find(self, text: str) -> Iterator[Control]:
         """Those in a text, in order. White space that a token takes from its neighbours is in its range."""
-        found = self._finder.encode(text, add_special_tokens=False)
+        (found,) = self._finder.encode_batch([text], add_special_tokens=False)  # See ``Encoder`` for why it is a batch.
         for found_id, (start, end) in zip(found.ids, found.offsets, strict=True):
             if found_id in self._real_id:
                 yield Control(self._real_id[found_id], start, end)

@@ -41,13 +41,17 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """Everything that decides on a prompt. ``template_kwargs`` is the client's JSON text, or empty."""
+    """Everything that decides on a prompt. ``template_kwargs`` is the client's JSON text, or empty.
+
+    ``max_tokens`` is the longest prompt of use, the model's context less one for the answer; None: any length is.
+    """
 
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...] = ()
     add_generation_prompt: bool | None = None
     continue_final_message: bool = False
     template_kwargs: str = ""
+    max_tokens: int | None = None
 
     @property
     def num_chars(self) -> int:

@@ -14,7 +14,8 @@ from tokenizer_svc.plain_text import PlainText
 class Encoder:
     """A tokenizer that can also be told to take control tokens for text.
 
-    May be used from several threads at once; encoding releases the GIL.
+    May be used from several threads at once; encoding and decoding release the GIL. That takes the methods for
+    batches: those for one text hold it for the whole call.
     """
 
     def __init__(self, tokenizer: Tokenizer, controls: Iterable[str]) -> None:
@@ -53,14 +54,16 @@ class Encoder:
 
     def decode(self, ids: list[int], *, skip_special_tokens: bool) -> str:
         """The text of some ids. Raises ``InvalidRequest`` for one that is no token."""
-        for index, token_id in enumerate(ids):
-            if token_id >= self.vocab_size:
-                raise InvalidRequest(f"token ids must be below {self.vocab_size}", param=f"token_ids[{index}]")
-        text: str = self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
+        if max(ids, default=0) >= self.vocab_size:
+            index = next(index for index, token_id in enumerate(ids) if token_id >= self.vocab_size)
+            raise InvalidRequest(f"token ids must be below {self.vocab_size}", param=f"token_ids[{index}]")
+        text: str
+        (text,) = self._tokenizer.decode_batch([ids], skip_special_tokens=skip_special_tokens)
         return text
 
     def _encode(self, text: str, add_special_tokens: bool) -> list[int]:
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
+        (encoding,) = self._tokenizer.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+        ids: list[int] = encoding.ids
         return ids
 
     def encode_around(self, text: str, controls: Iterable[Control], *, at_start: bool = True) -> Iterator[int]:

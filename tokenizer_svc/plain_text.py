@@ -32,11 +32,11 @@ class PlainText:
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
         """Ids of a text, none of them a control token but for those that ``add_special_tokens`` puts around it."""
-        encoding = self._tokenizer.encode(text, add_special_tokens=add_special_tokens)
+        encoding = self._encoding(text, add_special_tokens)
         ids = self._right_ids(encoding)
         if not self._became_control(ids, encoding):
             return ids
-        around = self._tokenizer.encode("", add_special_tokens=add_special_tokens).ids
+        around = self._encoding("", add_special_tokens).ids
         leading = next((i for i, added in enumerate(encoding.special_tokens_mask) if not added), 0)
         return [*around[:leading], *self._spell_out(text), *around[leading:]]
 
@@ -46,6 +46,11 @@ class PlainText:
         self._tokenizer.add_tokens([token for _, token in sorted(added.items()) if token.content not in controls])
         pairs = ((self._tokenizer.token_to_id(token.content), token_id) for token_id, token in added.items())
         return {here: there for here, there in pairs if here is not None and here != there}
+
+    def _encoding(self, text: str, add_special_tokens: bool = False) -> Encoding:
+        """Without offsets. See ``Encoder`` for why it is a batch."""
+        (encoding,) = self._tokenizer.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+        return encoding
 
     def _right_ids(self, encoding: Encoding) -> list[int]:
         return [self._ids.get(token_id, token_id) for token_id in encoding.ids]
@@ -65,7 +70,7 @@ class PlainText:
         return ids if self._control_ids.isdisjoint(ids) else self._encode_all(text)
 
     def _encode_all(self, pieces: Iterable[str]) -> list[int]:
-        encodings = (self._tokenizer.encode(piece, add_special_tokens=False) for piece in pieces if piece)
+        encodings = (self._encoding(piece) for piece in pieces if piece)
         return [token_id for encoding in encodings for token_id in self._right_ids(encoding)]
 
 

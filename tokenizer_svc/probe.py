@@ -15,7 +15,7 @@ from typing import Any, Final
 from tokenizer_svc.capabilities import Capabilities, NullContent
 from tokenizer_svc.formats import NONE, reasoning_format
 from tokenizer_svc.limits import LimitExceeded
-from tokenizer_svc.sandbox import Template, TemplateFault, TemplateRefusal
+from tokenizer_svc.template import Template, TemplateFault, TemplateRefusal
 from tokenizer_svc.turns import Turn, with_null_content
 
 _USER: Final = "QXUSERQX"
@@ -42,7 +42,10 @@ _FULL_TOOL: Final[Turn] = {
 
 
 def probe(template: Template, special_tokens: Mapping[str, str]) -> Capabilities:
-    """Find out what a template can do. Raises ``TemplateFault`` when it cannot render even one user turn."""
+    """Find out what a template can do.
+
+    Raises ``TemplateFault`` when it cannot render even one user turn, or exceeds a limit at any of the conversations.
+    """
     return _Probe(template, special_tokens).capabilities()
 
 
@@ -125,13 +128,16 @@ class _Probe:
         """What the template writes; empty when it fails."""
         try:
             return self._template.render(self._variables(messages, **more))
-        except (TemplateRefusal, TemplateFault, LimitExceeded):
+        except (TemplateRefusal, TemplateFault):
             return ""
+        except LimitExceeded as error:
+            # With conversations as small as these, the template is broken, and to go on would take as long for each.
+            raise TemplateFault(f"cannot render a small conversation: {error}") from None
 
     def _reason(self) -> str:
         try:
             self._template.render(self._variables((self._user,)))
-        except (TemplateRefusal, TemplateFault, LimitExceeded) as error:
+        except (TemplateRefusal, TemplateFault) as error:
             return f": {error}"
         return ""
 

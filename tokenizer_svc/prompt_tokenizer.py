@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from tokenizers import AddedToken, Tokenizer
@@ -18,10 +18,14 @@ from tokenizer_svc.chat_template import ChatTemplate
 from tokenizer_svc.control_tokens import control_spellings
 from tokenizer_svc.conversation import Conversation
 from tokenizer_svc.encoder import Encoder
-from tokenizer_svc.limits import Limits
+from tokenizer_svc.limits import LimitExceeded
 from tokenizer_svc.loading import LoadedTokenizer
+from tokenizer_svc.prompt_length import PromptLength
 from tokenizer_svc.reasoning import ReasoningState
-from tokenizer_svc.sandbox import TemplateFault
+from tokenizer_svc.template import Template, TemplateFault
+
+Compile = Callable[[str], Template]
+"""Source to template. Raises ``TemplateFault`` and ``LimitExceeded``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +53,12 @@ class TagTokens:
 class PromptTokenizer:
     """Holds no state between calls. May be used from several threads at once."""
 
-    def __init__(self, loaded: LoadedTokenizer, limits: Limits) -> None:
+    def __init__(self, loaded: LoadedTokenizer, compile_template: Compile) -> None:
         """Raises ``SettingsError`` for a chat template that cannot be used."""
         controls = control_spellings(loaded.tokenizer, "\0".join(loaded.chat_templates.values()))
-        self._templates = _compile(loaded, controls, limits)
+        self._templates = _compile(loaded, controls, compile_template)
         self._encoder = Encoder(loaded.tokenizer, controls)
+        self._length = PromptLength(loaded.tokenizer)
         self._byte_tokens = ByteTokens(loaded.tokenizer, self._encoder)
         self.vocab_size = self._encoder.vocab_size
         self.bos_token_id = loaded.bos_token_id
@@ -99,7 +104,9 @@ class PromptTokenizer:
         template = self._with_tools if conversation.tools else self._templates["default"]
         prompt = template.render(conversation)
         rendered_at = time.time()
+        self._length.check_text(prompt.text, prompt.mark, conversation.max_tokens)
         ids, text = self._encoder.encode_prompt(prompt.text, prompt.mark)
+        self._length.check(len(ids), conversation.max_tokens)
         return TokenizedPrompt(
             token_ids=ids,
             text=text,
@@ -158,11 +165,14 @@ def _goes_on(spelling: str, tokenizer: Tokenizer) -> bool:
     return "tool" in spelling
 
 
-def _compile(loaded: LoadedTokenizer, controls: frozenset[str], limits: Limits) -> dict[str, ChatTemplate]:
+def _compile(loaded: LoadedTokenizer, controls: frozenset[str], compile_template: Compile) -> dict[str, ChatTemplate]:
     sources = {name: source for name, source in loaded.chat_templates.items() if name in ("default", "tool_use")}
     if loaded.chat_templates and "default" not in sources:
         raise SettingsError(f"there is no chat template 'default' among {', '.join(sorted(loaded.chat_templates))}")
     try:
-        return {name: ChatTemplate(text, loaded.special_tokens, controls, limits) for name, text in sources.items()}
-    except TemplateFault as error:
+        return {
+            name: ChatTemplate(compile_template(source), loaded.special_tokens, controls)
+            for name, source in sources.items()
+        }
+    except (TemplateFault, LimitExceeded) as error:
         raise SettingsError(f"the chat template cannot be used: {error}") from error

@@ -1,7 +1,7 @@
 """Chat templates as programs: compiled and run in a sandbox, with the environment that transformers gives them.
 
 Same filters, functions, tags and white space rules as ``transformers.utils.chat_template_utils``, so that a template
-writes here what it writes there; on top of it, limits on time and size. Knows nothing of conversations.
+writes here what it writes there. Knows nothing of conversations.
 """
 
 from __future__ import annotations
@@ -16,90 +16,55 @@ from jinja2 import nodes
 from jinja2.exceptions import SecurityError, TemplateError, TemplateSyntaxError
 from jinja2.meta import find_undeclared_variables
 from jinja2.parser import Parser
-from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
-from tokenizer_svc import limits
-from tokenizer_svc.limits import LimitExceeded, Limits
+from tokenizer_svc.limits import LimitExceeded
+from tokenizer_svc.template import GLOBAL_NAMES, TemplateFault, TemplateRefusal
 
 _TEMPLATE_FILE: Final = "<template>"
-
-
-class TemplateRefusal(Exception):
-    """The template itself refused with ``raise_exception``; the message is its own sentence."""
-
-
-class TemplateFault(Exception):
-    """The template failed in a way that its author did not foresee. The message names no data of the conversation."""
 
 
 class _Raised(TemplateError):
     """What ``raise_exception`` raises."""
 
 
-class Template:
-    """A compiled template. May be rendered from several threads at once. ``variables`` are the names it reads."""
+class SandboxedTemplate:
+    """See ``template.Template``. Nothing here ends a loop, or an operation that fills the memory: see ``renderer``."""
 
-    def __init__(self, source: str, rendering_limits: Limits) -> None:
-        """Raises ``TemplateFault`` when the source is no template."""
+    def __init__(self, source: str, max_chars: int) -> None:
+        """Raises ``TemplateFault`` when the source is no template, and ``MemoryError``."""
         self.source = source
-        self._limits = rendering_limits
+        self._max_chars = max_chars
         try:
             self._template = _ENVIRONMENT.from_string(source)
             self.variables = frozenset(find_undeclared_variables(_ENVIRONMENT.parse(source)))
         except TemplateSyntaxError as error:
             raise TemplateFault(f"line {error.lineno}: {error.message}") from None
+        except MemoryError:
+            raise
         except Exception as error:
             raise TemplateFault(type(error).__name__) from error
 
     def render(self, variables: Mapping[str, Any]) -> str:
-        """What the template writes. Raises ``TemplateRefusal``, ``TemplateFault`` or ``LimitExceeded``.
+        """Raises ``MemoryError``, too."""
+        try:
+            return "".join(self._chunks(variables))
+        except (LimitExceeded, MemoryError):
+            raise
+        except _Raised as error:
+            raise TemplateRefusal(error.message or "the chat template refused the conversation") from None
+        except Exception as error:
+            raise TemplateFault(f"{type(error).__name__} in line {_line(error)}") from error
 
-        The variables must be plain JSON values.
-        """
-        with limits.spending(self._limits) as budget:
-            try:
-                return "".join(self._chunks(variables, budget))
-            except LimitExceeded:
-                raise
-            except _Raised as error:
-                raise TemplateRefusal(error.message or "the chat template refused the conversation") from None
-            except Exception as error:
-                raise TemplateFault(f"{type(error).__name__} in line {_line(error)}") from error
-
-    def _chunks(self, variables: Mapping[str, Any], budget: limits.Budget) -> list[str]:
+    def _chunks(self, variables: Mapping[str, Any]) -> list[str]:
         chunks, size = [], 0
         for chunk in self._template.generate(variables):
             chunks.append(chunk)
             size += len(chunk)
-            budget.check_size(size)
-            budget.tick()
+            if size > self._max_chars:
+                raise LimitExceeded(f"the chat template wrote more than {self._max_chars} characters")
         return chunks
-
-
-class _Environment(ImmutableSandboxedEnvironment):
-    """The sandbox of transformers, with limits."""
-
-    intercepted_binops = frozenset({"*", "**", "%", "+"})
-    tick = staticmethod(limits.tick)
-    measured = staticmethod(limits.measured)
-
-    def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
-        tree = Parser(self, source, name, filename).parse()
-        limited: nodes.Template = limits.LimitingTransformer().visit(tree)
-        return limited
-
-    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        limits.check_operands(operator, left, right)
-        return limits.measured(super().call_binop(context, operator, left, right))
-
-    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(getattr(__obj, "__self__", None), str):
-            for number in (*args, *kwargs.values()):
-                if isinstance(number, int):  # A width, as of ljust.
-                    limits.check_size(number)
-        return limits.measured(super().call(__context, __obj, *args, **kwargs))
 
 
 class _GenerationTag(jinja2.ext.Extension):
@@ -164,18 +129,16 @@ def _strftime_now(form: str) -> str:
     return datetime.now().strftime(form)
 
 
-def _environment() -> _Environment:
-    environment = _Environment(
-        trim_blocks=True,
-        lstrip_blocks=True,
-        extensions=[_GenerationTag, jinja2.ext.loopcontrols],
-        finalize=limits.written,
+def _environment() -> ImmutableSandboxedEnvironment:
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, jinja2.ext.loopcontrols]
     )
     del environment.globals["lipsum"]
     environment.filters["tojson"] = _to_json
     environment.globals.update(
         raise_exception=_raise_exception, strftime_now=_strftime_now, dict=_Dict(), namespace=_Namespace
     )
+    assert environment.globals.keys() == GLOBAL_NAMES
     return environment
 
 
@@ -190,5 +153,3 @@ def _line(error: Exception) -> int:
 
 
 _ENVIRONMENT: Final = _environment()
-GLOBAL_NAMES: Final = frozenset(_ENVIRONMENT.globals)
-"""Names of the functions that every template can call."""

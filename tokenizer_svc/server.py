@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Final
 
 import grpc
@@ -17,6 +18,7 @@ from tokenizer_svc.loading import load
 from tokenizer_svc.metrics import TokenizerMetrics
 from tokenizer_svc.pool import Pool
 from tokenizer_svc.prompt_tokenizer import PromptTokenizer
+from tokenizer_svc.renderer import Renderer
 from tokenizer_svc.servicer import TokenizerServicer
 
 SERVICE_NAME: Final = tokenizer_pb2.DESCRIPTOR.services_by_name["Tokenizer"].full_name
@@ -37,6 +39,7 @@ class TokenizerService:
         self.registry = CollectorRegistry()
         self._settings = settings
         self._pool = Pool(settings.workers, settings.max_waiting)
+        self._renderer: Renderer | None = None
         self._metrics = TokenizerMetrics(self.registry)
         self._metrics.watch_jobs(lambda: self._pool.num_jobs)
         self._servicer = TokenizerServicer(self._pool, self._metrics, settings.max_prompt_chars)
@@ -45,7 +48,12 @@ class TokenizerService:
         tokenizer_pb2_grpc.add_TokenizerServicer_to_server(self._servicer, server)
 
     async def start(self, _health: Health) -> None:
-        tokenizer = await asyncio.to_thread(_load, self._settings)
+        # Its processes start while the tokenizer is loaded.
+        self._renderer = Renderer(self._settings.workers, _limits(self._settings))
+        tokenizer = await asyncio.to_thread(_load, self._settings, self._renderer)
+        if tokenizer.capabilities is None:
+            self._renderer.close()
+        gc.freeze()  # What is loaded stays; collections after large inputs need not look at it.
         self._servicer.use(tokenizer)
         self._metrics.describe(tokenizer)
         log.info(
@@ -62,8 +70,17 @@ class TokenizerService:
 
     async def stop(self) -> None:
         self._pool.close()
+        if self._renderer is not None:
+            self._renderer.close()
 
 
-def _load(settings: TokenizerSettings) -> PromptTokenizer:
-    limits = Limits(settings.render_seconds, _OWN_CHARS + _CHARS_PER_SENT * settings.max_prompt_chars)
-    return PromptTokenizer(load(settings.source, settings.chat_template), limits)
+def _load(settings: TokenizerSettings, renderer: Renderer) -> PromptTokenizer:
+    return PromptTokenizer(load(settings.source, settings.chat_template), renderer.template)
+
+
+def _limits(settings: TokenizerSettings) -> Limits:
+    return Limits(
+        seconds=settings.render_seconds,
+        memory_bytes=settings.render_memory_mb << 20,
+        chars=_OWN_CHARS + _CHARS_PER_SENT * settings.max_prompt_chars,
+    )

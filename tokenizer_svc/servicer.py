@@ -46,8 +46,9 @@ class TokenizerServicer(pb_grpc.TokenizerServicer):
     async def Render(self, request: pb.RenderRequest, _context: Any) -> pb.RenderResponse:
         with self._metrics.counting_rejections():
             conversation = _conversation(request)
-            self._check_size(conversation.num_chars, "messages")
-            prompt = await self._pool.run(partial(self._tokenizer.render, conversation))
+            size = conversation.num_chars
+            self._check_size(size, "messages")
+            prompt = await self._pool.run(partial(self._tokenizer.render, conversation), size)
         self._metrics.observe(prompt)
         return pb.RenderResponse(
             token_ids=prompt.token_ids,
@@ -66,16 +67,18 @@ class TokenizerServicer(pb_grpc.TokenizerServicer):
             if len(request.inputs) > MAX_INPUTS:
                 raise InvalidRequest(f"inputs must have at most {MAX_INPUTS} items", param="inputs")
             inputs = [_input(item, f"inputs[{index}]") for index, item in enumerate(request.inputs)]
-            self._check_size(sum(map(len, inputs)), "inputs")
-            outputs = await self._pool.run(partial(self._tokenize_all, inputs, request))
+            size = sum(map(len, inputs))
+            self._check_size(size, "inputs")
+            outputs = await self._pool.run(partial(self._tokenize_all, inputs, request), size)
         return pb.TokenizeResponse(outputs=[pb.TokenList(token_ids=ids) for ids in outputs])
 
     @unary
     async def Detokenize(self, request: pb.DetokenizeRequest, _context: Any) -> pb.DetokenizeResponse:
         with self._metrics.counting_rejections():
-            self._check_size(len(request.token_ids), "token_ids")
+            size = len(request.token_ids)
+            self._check_size(size, "token_ids")
             decode = partial(self._tokenizer.detokenize, list(request.token_ids))
-            text = await self._pool.run(partial(decode, skip_special_tokens=request.skip_special_tokens))
+            text = await self._pool.run(partial(decode, skip_special_tokens=request.skip_special_tokens), size)
         return pb.DetokenizeResponse(text=text)
 
     @unary
@@ -124,6 +127,7 @@ def _conversation(request: pb.RenderRequest) -> Conversation:
         add_generation_prompt=_optional(request, "add_generation_prompt", bool),
         continue_final_message=request.continue_final_message,
         template_kwargs=request.chat_template_kwargs_json,
+        max_tokens=_optional(request, "max_prompt_tokens", int),
     )
 
 

@@ -36,8 +36,8 @@ class TokenizerClient:
             vocab_size=info.vocab_size,
         )
 
-    async def render(self, request: ChatRequest, request_id: str) -> Prompt:
-        """The conversation as a prompt."""
+    async def render(self, request: ChatRequest, request_id: str, max_tokens: int) -> Prompt:
+        """The conversation as a prompt; one of more than ``max_tokens`` is refused."""
         message = tokenizer_pb2.RenderRequest(
             request_id=request_id,
             messages=[_chat_message(turn) for turn in request.messages],
@@ -45,6 +45,7 @@ class TokenizerClient:
             add_generation_prompt=request.add_generation_prompt,
             continue_final_message=request.continue_final_message,
             chat_template_kwargs_json=request.template_kwargs_json,
+            max_prompt_tokens=max_tokens,
         )
         found = await self._calls.answer(self._stub.Render(message, timeout=self._timeout))
         return Prompt(

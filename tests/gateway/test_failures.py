@@ -23,6 +23,7 @@ from svclib.liveness import Patience
 from svclib.server import unary
 from tests.gateway.running import HI, MODEL, Stack, scripted_stack, until
 from tests.gateway.scripted import (
+    CONTEXT,
     VOCABULARY,
     FormatCall,
     GenerateCall,
@@ -340,6 +341,14 @@ async def test_a_tokenizer_that_refuses(error: ServiceError, stream: bool) -> No
         engine = stack.peer("engine").servicer
         assert isinstance(engine, ScriptedEngine)
         assert engine.calls == []
+
+
+async def test_a_tokenizer_is_told_how_long_a_prompt_may_be() -> None:
+    async with scripted_stack() as stack:
+        await stack.chat()
+        tokenizer = stack.peer("tokenizer").servicer
+        assert isinstance(tokenizer, ScriptedTokenizer)
+        assert [call.max_prompt_tokens for call in tokenizer.calls] == [CONTEXT - 1]
 
 
 class Picky(ScriptedTokenizer):

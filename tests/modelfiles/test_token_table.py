@@ -15,7 +15,7 @@ from modelfiles.gguf_tokenizer import load_gguf_tokenizer
 from modelfiles.token_table import read_token_table
 from tests.modelfiles.given import POINTER, control, user_defined
 from tests.modelfiles.test_gguf_tokenizer import UNK_BOS_EOS, byte_level, deepseek, sentencepiece
-from tokenizer_svc.limits import Limits
+from tests.tokenizer_svc.local import compiled
 from tokenizer_svc.loading import load
 from tokenizer_svc.prompt_tokenizer import PromptTokenizer
 
@@ -52,7 +52,7 @@ def test_all_who_read_a_gguf_file_agree(gguf: Path) -> None:
 
 @pytest.mark.parametrize("gguf", KINDS, indirect=True)
 def test_programs_and_services_tokenise_alike(gguf: Path) -> None:
-    offline, service = load_text(str(gguf)), PromptTokenizer(load(str(gguf)), Limits(5, 10_000))
+    offline, service = load_text(str(gguf)), PromptTokenizer(load(str(gguf)), compiled)
     assert offline.tokenizer.special_tokens_map == load(str(gguf)).special_tokens
     for text in TEXTS:
         for special in (True, False):

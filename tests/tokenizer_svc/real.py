@@ -12,14 +12,13 @@ from tokenizers import pre_tokenizers
 from transformers import AutoTokenizer
 
 from tests.fetch_tokenizers import FOLDER
-from tokenizer_svc.limits import Limits
-from tokenizer_svc.loading import load
+from tests.tokenizer_svc.local import compiled
+from tokenizer_svc.loading import LoadedTokenizer, load
 from tokenizer_svc.prompt_tokenizer import PromptTokenizer
 
 SMOLLM2: Final = "smollm2"
 HARMONY: Final = "gptoss"
 NAMES: Final = ("qwen3", "llama3_1", "deepseek_v3", HARMONY, "gemma3", SMOLLM2)
-LIMITS: Final = Limits(seconds=30, chars=10_000_000)
 
 
 def gguf_file() -> Path:
@@ -46,8 +45,14 @@ def template_file(name: str) -> Path | None:
 
 
 @cache
+def loaded(name: str) -> LoadedTokenizer:
+    """What its files say."""
+    return load(str(source(name)), template_file(name))
+
+
+@cache
 def ours(name: str) -> PromptTokenizer:
-    return PromptTokenizer(load(str(source(name)), template_file(name)), LIMITS)
+    return PromptTokenizer(loaded(name), compiled)
 
 
 @cache

@@ -7,16 +7,13 @@ import pytest
 
 from svclib.errors import InvalidRequest, Unsupported
 from tests.tokenizer_svc import templates
+from tests.tokenizer_svc.local import compiled
 from tokenizer_svc.adapt import adapt_messages, adapt_tools
 from tokenizer_svc.capabilities import Capabilities, NullContent
 from tokenizer_svc.conversation import Message, Tool, ToolCall
-from tokenizer_svc.limits import Limits
 from tokenizer_svc.probe import probe
-from tokenizer_svc.sandbox import Template
 
-EVERYTHING = replace(
-    probe(Template(templates.WITH_TOOLS, Limits(1, 100_000)), {}), developer_role=True, content_parts=True
-)
+EVERYTHING = replace(probe(compiled(templates.WITH_TOOLS), {}), developer_role=True, content_parts=True)
 CALL = ToolCall("c1", "f", '{"city": "Zürich"}')
 USER = Message("user", "hi")
 

@@ -11,12 +11,14 @@ import pytest
 
 from svclib.errors import InvalidRequest, Unsupported
 from tests.tokenizer_svc import templates
+from tests.tokenizer_svc.local import compiled
 from tokenizer_svc.chat_template import ChatTemplate
 from tokenizer_svc.conversation import Conversation, Message, Tool, ToolCall
-from tokenizer_svc.limits import Limits
+from tokenizer_svc.limits import LimitExceeded
 from tokenizer_svc.reasoning import ReasoningState
-from tokenizer_svc.sandbox import TemplateFault
+from tokenizer_svc.sandbox import SandboxedTemplate
 from tokenizer_svc.simulated import CHAT_TEMPLATE
+from tokenizer_svc.template import TemplateFault
 
 CONTROLS = frozenset({"<|im_start|>", "<|im_end|>", "<s>", "</s>", "<think>", "</think>"})
 SPECIAL = {"bos_token": "<s>", "eos_token": "</s>"}
@@ -25,7 +27,7 @@ CALLS = (Message("user", "q"), Message("assistant", None, tool_calls=(CALL,)), M
 
 
 def template(source: str, controls: frozenset[str] = CONTROLS) -> ChatTemplate:
-    return ChatTemplate(source, SPECIAL, controls, Limits(5, 1_000_000))
+    return ChatTemplate(compiled(source), SPECIAL, controls)
 
 
 def conversation(*messages: Message, **more: Any) -> Conversation:
@@ -85,12 +87,15 @@ def test_a_template_that_fails_says_nothing_of_its_source() -> None:
     )
 
 
-def test_a_template_that_runs_away_is_stopped() -> None:
-    loop = "{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}"
-    source = templates.CHATML + "{% if messages | length > 1 %}" + loop + "{% endif %}"
-    slow = ChatTemplate(source, {}, CONTROLS, Limits(0.05, 100_000))
-    with pytest.raises(InvalidRequest, match="ran for more than") as caught:
-        slow.render(conversation(Message("user", "a"), Message("user", "b")))
+@pytest.mark.parametrize("sentence", ["ran for more than 1 seconds", "wrote more than 1000000 characters"])
+def test_a_template_that_exceeds_a_limit_is_a_bad_request(sentence: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def exceed(_self: SandboxedTemplate, _variables: object) -> str:
+        raise LimitExceeded(f"the chat template {sentence}")
+
+    limited = template(templates.CHATML)
+    monkeypatch.setattr(SandboxedTemplate, "render", exceed)
+    with pytest.raises(InvalidRequest, match=f"^the chat template {sentence}$") as caught:
+        limited.render(conversation(Message("user", "a"), Message("user", "b")))
     assert caught.value.param == "messages"
 
 

@@ -22,6 +22,11 @@ def test_flags_and_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings.chat_template == Path("t.jinja")
 
 
+def test_the_limits_of_a_rendering() -> None:
+    settings = TokenizerSettings.load(["--render-seconds", "0.5", "--render-memory-mb", "64"])
+    assert (settings.render_seconds, settings.render_memory_mb) == (0.5, 64)
+
+
 def test_the_tokenizer_may_be_elsewhere() -> None:
     assert TokenizerSettings.load(["--model", "simulated", "--tokenizer", "b"]).source == "b"
 
@@ -33,6 +38,7 @@ def test_the_tokenizer_may_be_elsewhere() -> None:
         ["--max-prompt-chars", "0"],
         ["--render-seconds", "0"],
         ["--render-seconds", "nan"],
+        ["--render-memory-mb", "63"],
         ["--max-waiting", "-1"],
         ["--model", ""],
         ["--port", "70000"],

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -118,3 +121,35 @@ def test_truncation_and_padding_of_the_file_do_not_count() -> None:
     tokenizer.enable_padding(length=50)
     ids, _ = Encoder(tokenizer, CONTROLS).encode_prompt("The quick brown fox jumps", MARK)
     assert len(ids) == len(reference("byte_level", "The quick brown fox jumps"))
+
+
+LONG = "The quick brown fox jumps over the lazy dog. " * 30_000
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda full: full.encode_prompt(LONG, MARK),
+        lambda full: full.encode_prompt(f"<s>{LONG}<{MARK}s>", MARK),
+        lambda full: full.encode(LONG, add_special_tokens=True, parse_special_tokens=True),
+        lambda full: full.encode(LONG, add_special_tokens=True, parse_special_tokens=False),
+        lambda full: full.encode_inside(LONG, parse_special_tokens=True),
+        lambda full: full.decode([40] * 1_000_000, skip_special_tokens=True),
+    ],
+)
+def test_other_threads_go_on_while_a_long_text_is_encoded(work: Callable[[Encoder], object]) -> None:
+    full, turns, ended = encoder("byte_level"), 0, threading.Event()
+
+    def turn() -> None:
+        nonlocal turns
+        while not ended.wait(0.001):
+            turns += 1
+
+    thread = threading.Thread(target=turn)
+    thread.start()
+    before = turns
+    work(full)
+    during = turns - before
+    ended.set()
+    thread.join()
+    assert during > 20, "a call that holds the GIL lets nobody have a turn"

@@ -12,6 +12,7 @@ from svclib.config import SettingsError
 from tests.modelfiles.given import POINTER, control, write_gguf
 from tests.modelfiles.test_gguf_tokenizer import byte_level, deepseek, sentencepiece
 from tests.tokenizer_svc import real, templates, tiny
+from tests.tokenizer_svc.local import compiled
 from tokenizer_svc.conversation import Conversation, Message
 from tokenizer_svc.loading import load
 from tokenizer_svc.prompt_tokenizer import PromptTokenizer
@@ -152,7 +153,7 @@ PHI3_TEMPLATE = (
 
 
 def prompt_of(path: Path, text: str = "hi") -> tuple[list[int], PromptTokenizer]:
-    tokenizer = PromptTokenizer(load(str(path)), real.LIMITS)
+    tokenizer = PromptTokenizer(load(str(path)), compiled)
     return tokenizer.render(Conversation((Message("user", text),))).token_ids, tokenizer
 
 
@@ -179,14 +180,14 @@ def test_a_template_of_its_own_for_tools_in_a_gguf_file(tmp_path: Path) -> None:
     both = [{"name": "default", "template": templates.CHATML}, {"name": "tool_use", "template": templates.WITH_TOOLS}]
     path = tmp_path / "x.gguf"
     byte_level(path, *control("<|im_start|>", "<|im_end|>"), add_chat_template=both)
-    tokenizer = PromptTokenizer(load(str(path)), real.LIMITS)
+    tokenizer = PromptTokenizer(load(str(path)), compiled)
     assert tokenizer.capabilities is not None
     assert tokenizer.capabilities.tools
     assert tokenizer.eos_token_ids == (257,)
 
 
 def test_client_text_is_tokenised_as_the_default_model_was_trained() -> None:
-    tokenizer = PromptTokenizer(load(str(real.gguf_file())), real.LIMITS)
+    tokenizer = PromptTokenizer(load(str(real.gguf_file())), compiled)
     lines = (Path(__file__).parents[1] / "modelfiles" / "smollm2_ids.jsonl").read_text().splitlines()
     for each in map(json.loads, lines):
         ids = tokenizer.tokenize(each["text"], "x", add_special_tokens=False, parse_special_tokens=False)

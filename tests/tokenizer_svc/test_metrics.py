@@ -5,13 +5,13 @@ from prometheus_client import CollectorRegistry
 
 from protos import simulated
 from svclib.errors import TABLE, Overloaded, Unsupported
+from tests.tokenizer_svc.local import compiled
 from tokenizer_svc.conversation import Conversation, Message
-from tokenizer_svc.limits import Limits
 from tokenizer_svc.loading import load
 from tokenizer_svc.metrics import TokenizerMetrics
 from tokenizer_svc.prompt_tokenizer import PromptTokenizer
 
-TOKENIZER = PromptTokenizer(load(simulated.MODEL_NAME), Limits(5, 1_000_000))
+TOKENIZER = PromptTokenizer(load(simulated.MODEL_NAME), compiled)
 
 
 @pytest.fixture

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import psutil
 import pytest
 import structlog
 
 from svclib.errors import Overloaded, Unavailable
+from tests.tokenizer_svc import tiny
+from tokenizer_svc.limits import LARGE_INPUT
 from tokenizer_svc.pool import Pool
 
 
@@ -73,6 +77,58 @@ async def test_at_the_limit_and_one_above() -> None:
         busy.release.set()
         assert (await running, await waiting) == ("done", "waited")
         assert await jobs.run(lambda: "again") == "again"
+
+
+async def test_large_jobs_leave_threads_to_small_ones() -> None:
+    large = [Busy() for _ in range(4)]
+    async with pool(workers=2, max_waiting=10) as jobs:
+        running = [asyncio.create_task(jobs.run(job, LARGE_INPUT)) for job in large]
+        await large[0].has_started()
+        assert await jobs.run(lambda: "small", LARGE_INPUT - 1) == "small"
+        assert jobs.num_jobs == len(large)
+        for job in large:
+            job.release.set()
+        assert await asyncio.gather(*running) == ["done"] * len(large)
+
+
+@pytest.mark.parametrize(("workers", "at_once"), [(1, 1), (2, 1), (4, 2), (5, 2)])
+async def test_half_as_many_large_jobs_at_once(workers: int, at_once: int) -> None:
+    large = [Busy() for _ in range(at_once + 1)]
+    async with pool(workers=workers, max_waiting=10) as jobs:
+        running = [asyncio.create_task(jobs.run(job, LARGE_INPUT)) for job in large]
+        for job in large[:at_once]:
+            await job.has_started()
+        assert not large[-1].started.is_set()
+        for job in large:
+            job.release.set()
+        await asyncio.gather(*running)
+
+
+async def test_draining_waits_for_large_jobs_too() -> None:
+    busy = Busy()
+    async with pool() as jobs:
+        running = asyncio.create_task(jobs.run(busy, LARGE_INPUT))
+        await busy.has_started()
+        draining = asyncio.create_task(jobs.drain())
+        await asyncio.sleep(0.01)
+        assert not draining.done()
+        busy.release.set()
+        await draining
+        assert await running == "done"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only glibc is asked to give memory back")
+async def test_the_memory_of_large_jobs_goes_back() -> None:
+    process, tokenizer, text = psutil.Process(), tiny.byte_level(), "The quick brown fox jumps. " * 50_000
+
+    def encode() -> int:
+        return len(tokenizer.encode_batch_fast([text])[0].ids)
+
+    async with pool(workers=4, max_waiting=10) as jobs:
+        before = process.memory_info().rss
+        for _ in range(2):
+            await asyncio.gather(*(jobs.run(encode, len(text)) for _ in range(2)))
+        assert process.memory_info().rss - before < 64_000_000
 
 
 async def test_the_event_loop_goes_on_while_a_job_runs() -> None:

@@ -5,17 +5,17 @@ from typing import Any
 import pytest
 
 from tests.tokenizer_svc import templates
+from tests.tokenizer_svc.local import compiled
 from tokenizer_svc.capabilities import Capabilities, NullContent
-from tokenizer_svc.limits import Limits
 from tokenizer_svc.probe import probe
-from tokenizer_svc.sandbox import Template, TemplateFault
 from tokenizer_svc.simulated import CHAT_TEMPLATE
+from tokenizer_svc.template import TemplateFault
 
 SPECIAL = {"bos_token": "<s>", "eos_token": "</s>"}
 
 
 def probed(source: str) -> Capabilities:
-    return probe(Template(source, Limits(1, 100_000)), SPECIAL)
+    return probe(compiled(source), SPECIAL)
 
 
 @pytest.mark.parametrize(
@@ -135,10 +135,19 @@ def test_only_a_template_that_names_developers_has_them() -> None:
         "{{ ''.__class__.__mro__ }}",
         "{{ raise_exception('never') }}",
         "nothing of the conversation",
-        "{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}",
         "{{ messages[0].missing.content }}",
     ],
 )
 def test_a_template_that_cannot_render_one_user_message(source: str) -> None:
     with pytest.raises(TemplateFault, match="cannot render a conversation of one user message"):
-        probe(Template(source, Limits(0.05, 100_000)), {})
+        probe(compiled(source), {})
+
+
+@pytest.mark.parametrize("condition", ["true", "tools", "messages | length > 1", "messages[0].role == 'system'"])
+def test_a_template_that_exceeds_a_limit_is_asked_no_further(condition: str) -> None:
+    source = f"{{% if {condition} %}}{{{{ 'a' * 2000 }}}}{{% endif %}}{templates.WITH_TOOLS}"
+    template = compiled(source, max_chars=1000)
+    with pytest.raises(
+        TemplateFault, match="cannot render a small conversation: the chat template wrote more than 1000"
+    ):
+        probe(template, SPECIAL)

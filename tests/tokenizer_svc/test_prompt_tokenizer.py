@@ -8,14 +8,13 @@ from tokenizers import AddedToken, Tokenizer
 from svclib.config import SettingsError
 from svclib.errors import InvalidRequest, Unsupported
 from tests.tokenizer_svc import templates, tiny
+from tests.tokenizer_svc.local import compiled
 from tokenizer_svc.conversation import Conversation, Message, Tool
 from tokenizer_svc.formats import THINK_TAGS
-from tokenizer_svc.limits import Limits
 from tokenizer_svc.loading import LoadedTokenizer
 from tokenizer_svc.prompt_tokenizer import PromptTokenizer
 from tokenizer_svc.reasoning import ReasoningState
 
-LIMITS = Limits(5, 1_000_000)
 USER = Conversation((Message("user", "hi"),))
 
 
@@ -36,7 +35,7 @@ def token_id(spelling: str) -> int:
 
 def test_a_prompt() -> None:
     before = time.time()
-    prompt = PromptTokenizer(loaded(default=templates.THINKS), LIMITS).render(USER)
+    prompt = PromptTokenizer(loaded(default=templates.THINKS), compiled).render(USER)
     assert prompt.text == "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
     assert prompt.token_ids == tiny.byte_level().encode(prompt.text).ids
     assert prompt.reasoning_state is ReasoningState.UNDECIDED
@@ -44,7 +43,7 @@ def test_a_prompt() -> None:
 
 
 def test_a_model_without_a_chat_template() -> None:
-    tokenizer = PromptTokenizer(loaded(), LIMITS)
+    tokenizer = PromptTokenizer(loaded(), compiled)
     with pytest.raises(Unsupported) as caught:
         tokenizer.render(USER)
     assert caught.value.param == "messages"
@@ -54,7 +53,7 @@ def test_a_model_without_a_chat_template() -> None:
 
 
 def test_a_template_of_its_own_for_tools() -> None:
-    tokenizer = PromptTokenizer(loaded(default=templates.CHATML, tool_use=templates.WITH_TOOLS), LIMITS)
+    tokenizer = PromptTokenizer(loaded(default=templates.CHATML, tool_use=templates.WITH_TOOLS), compiled)
     with_tools = tokenizer.render(Conversation(USER.messages, (Tool("f"),)))
     without = tokenizer.render(USER)
     assert '"name": "f"' in with_tools.text
@@ -65,13 +64,13 @@ def test_a_template_of_its_own_for_tools() -> None:
 
 def test_templates_of_which_none_is_the_ordinary_one() -> None:
     with pytest.raises(SettingsError, match="no chat template 'default' among rag"):
-        PromptTokenizer(loaded(rag=templates.CHATML), LIMITS)
+        PromptTokenizer(loaded(rag=templates.CHATML), compiled)
 
 
 @pytest.mark.parametrize("source", ["{% if %}", "{{ ''.__class__.__mro__ }}", "nothing"])
 def test_a_template_that_cannot_be_used(source: str) -> None:
     with pytest.raises(SettingsError, match="the chat template cannot be used"):
-        PromptTokenizer(loaded(default=source), LIMITS)
+        PromptTokenizer(loaded(default=source), compiled)
 
 
 @pytest.mark.parametrize(
@@ -84,17 +83,17 @@ def test_a_template_that_cannot_be_used(source: str) -> None:
     ],
 )
 def test_tokens_that_end_a_turn_are_found_in_the_template(source: str, expected: str) -> None:
-    tokenizer = PromptTokenizer(loaded(default=source, eos=(5,)), LIMITS)
+    tokenizer = PromptTokenizer(loaded(default=source, eos=(5,)), compiled)
     assert tokenizer.eos_token_ids == (5, token_id(expected))
 
 
 def test_what_does_not_directly_follow_an_answer_does_not_end_it() -> None:
     source = templates.CHATML.replace("'<|im_end|>\n'", "'\n---<|im_end|>'")
-    assert PromptTokenizer(loaded(default=source, eos=(5,)), LIMITS).eos_token_ids == (5,)
+    assert PromptTokenizer(loaded(default=source, eos=(5,)), compiled).eos_token_ids == (5,)
 
 
 def test_the_template_adds_to_the_tokens_that_the_files_name() -> None:
-    tokenizer = PromptTokenizer(loaded(default=templates.CHATML, eos=(5, 5, 0)), LIMITS)
+    tokenizer = PromptTokenizer(loaded(default=templates.CHATML, eos=(5, 5, 0)), compiled)
     assert tokenizer.eos_token_ids == (5, 0, token_id("<|im_end|>"))
 
 
@@ -110,19 +109,19 @@ def with_special(*spellings: str) -> Tokenizer:
 def test_harmonys_end_of_a_message_is_no_end_of_a_turn(special: tuple[str, ...], ends: tuple[str, ...]) -> None:
     tokenizer = with_special(*special)
     template = templates.CHATML.replace("<|im_end|>", "<|end|>")
-    found = PromptTokenizer(LoadedTokenizer(tokenizer, {}, {"default": template}, (5,)), LIMITS).eos_token_ids
+    found = PromptTokenizer(LoadedTokenizer(tokenizer, {}, {"default": template}, (5,)), compiled).eos_token_ids
     assert found == (5, *(tokenizer.token_to_id(end) for end in ends))
 
 
 def test_the_closing_tag_of_a_call_is_no_end_of_a_turn() -> None:
     tokenizer = with_special("<|tool_end|>")
     template = templates.WITH_TOOLS.replace("</tool_call>", "<|tool_end|>").replace("<|im_end|>", "")
-    found = PromptTokenizer(LoadedTokenizer(tokenizer, {}, {"default": template}, (5,)), LIMITS).eos_token_ids
+    found = PromptTokenizer(LoadedTokenizer(tokenizer, {}, {"default": template}, (5,)), compiled).eos_token_ids
     assert tokenizer.token_to_id("<|tool_end|>") not in found
 
 
 def test_bytes() -> None:
-    tokenizer = PromptTokenizer(loaded(), LIMITS)
+    tokenizer = PromptTokenizer(loaded(), compiled)
     ids = tokenizer.tokenize(b"<s>\xf0", "x", add_special_tokens=False, parse_special_tokens=True)
     assert ids[0] == token_id("<s>")
     assert len(ids) == 2
@@ -136,7 +135,7 @@ def test_bytes() -> None:
 
 @pytest.mark.parametrize("template", [templates.THINKS, templates.CHATML])
 def test_tags_of_thinking_are_tokens_where_the_vocabulary_has_them(template: str) -> None:
-    tokenizer = PromptTokenizer(loaded(default=template), LIMITS)
+    tokenizer = PromptTokenizer(loaded(default=template), compiled)
     for name, spellings in THINK_TAGS.items():
         tags = tokenizer.reasoning_tags[name]
         for spelling, ids in zip(spellings, (tags.start, tags.end), strict=True):

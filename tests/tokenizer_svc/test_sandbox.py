@@ -6,10 +6,10 @@ import pytest
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from tests.tokenizer_svc import templates
-from tokenizer_svc.limits import Limits
-from tokenizer_svc.sandbox import GLOBAL_NAMES, Template, TemplateFault, TemplateRefusal
+from tests.tokenizer_svc.local import compiled
+from tokenizer_svc.limits import LimitExceeded
+from tokenizer_svc.template import GLOBAL_NAMES, TemplateFault, TemplateRefusal
 
-LIMITS = Limits(seconds=5, chars=100_000)
 MESSAGES: list[dict[str, Any]] = [
     {"role": "system", "content": "Be <b>brief</b> & kind"},
     {"role": "user", "content": "Zürich?\n", "count": 3, "rate": 1.5, "list": [1, None, True]},
@@ -18,7 +18,7 @@ MESSAGES: list[dict[str, Any]] = [
 
 
 def render(source: str, **variables: Any) -> str:
-    return Template(source, LIMITS).render(variables)
+    return compiled(source).render(variables)
 
 
 @pytest.mark.parametrize(
@@ -100,9 +100,27 @@ def test_a_fault_names_its_line_and_no_data(source: str, line: int) -> None:
 @pytest.mark.parametrize("source", ["{% if %}", "{% for %}", "{{", "{% endif %}", "{{ x | nofilter }}", "{% tag %}"])
 def test_a_source_that_is_no_template(source: str) -> None:
     with pytest.raises(TemplateFault):
-        Template(source, LIMITS)
+        compiled(source)
 
 
-def test_names_that_a_template_can_call() -> None:
-    expected = {"range", "dict", "cycler", "joiner", "namespace", "raise_exception", "strftime_now"}
-    assert expected == GLOBAL_NAMES
+@pytest.mark.parametrize("name", sorted(GLOBAL_NAMES))
+def test_names_that_a_template_can_call(name: str) -> None:
+    assert render(f"{{{{ {name} is callable }}}}") == "True"
+    assert name not in compiled(f"{{{{ {name}(x) }}}}").variables
+
+
+@pytest.mark.parametrize(("size", "fits"), [(10_000, True), (10_001, False)])
+@pytest.mark.parametrize("source", ["{{ text }}", "{% for c in text %}{{ c }}{% endfor %}"])
+def test_the_size_of_the_output_at_the_limit_and_one_above(source: str, size: int, fits: bool) -> None:
+    template = compiled(source, max_chars=10_000)
+    if fits:
+        assert template.render({"text": "ü" * size}) == "ü" * size
+    else:
+        with pytest.raises(LimitExceeded, match=r"^the chat template wrote more than 10000 characters$"):
+            template.render({"text": "ü" * size})
+
+
+def test_the_size_counts_in_every_rendering_alone() -> None:
+    template = compiled("{{ text }}", max_chars=10)
+    for _ in range(3):
+        assert template.render({"text": "a" * 10}) == "a" * 10

@@ -12,12 +12,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from protos.v1 import tokenizer_pb2 as pb
 from protos.v1 import tokenizer_pb2_grpc as pb_grpc
 from svclib.channel import connect
-from tests.tokenizer_svc import real
+from tests.tokenizer_svc import hostile_templates, real, templates
 
 
 class Running:
@@ -92,6 +93,27 @@ async def test_a_template_that_cannot_be_used(tmp_path: Path) -> None:
     template.write_text("{{ ''.__class__.__mro__ }}")
     async with running("--chat-template", str(template)) as service:
         assert "the chat template cannot be used" in (await service.wait_for("cannot start"))["error"]
+        async with asyncio.timeout(20):
+            assert await service.process.wait() == 2
+
+
+@pytest.mark.parametrize(
+    ("hostile", "sentence"),
+    [
+        (hostile_templates.SLOW["nested ranges"], "ran for more than 1 seconds"),
+        ("{% if tools %}" + hostile_templates.SLOW["nested ranges"] + "{% endif %}", "ran for more than 1 seconds"),
+        (hostile_templates.LARGE["center"], "needed more than 128 MB of memory"),
+        ("{% set x = 'a' * 10 ** 10 %}", "needed more than 128 MB of memory"),
+    ],
+)
+async def test_a_template_that_runs_away_does_not_start(tmp_path: Path, hostile: str, sentence: str) -> None:
+    template = tmp_path / "hostile.jinja"
+    template.write_text(templates.WITH_TOOLS + hostile)
+    flags = ("--chat-template", str(template), "--render-seconds", "1", "--render-memory-mb", "128")
+    async with running(*flags) as service:
+        error = (await service.wait_for("cannot start"))["error"]
+        assert error.startswith("the chat template cannot be used: ")
+        assert error.endswith(sentence)
         async with asyncio.timeout(20):
             assert await service.process.wait() == 2
 

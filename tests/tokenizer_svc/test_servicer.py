@@ -21,16 +21,18 @@ from protos.v1 import tokenizer_pb2_grpc as pb_grpc
 from svclib.channel import connect
 from svclib.errors import ContextLengthExceeded, InternalError, InvalidRequest, Overloaded, ServiceError, Unavailable
 from svclib.status import from_rpc_error
-from tests.tokenizer_svc import templates, tiny
+from tests.tokenizer_svc import hostile_templates, templates, tiny
+from tests.tokenizer_svc.local import compiled
 from tokenizer_svc.conversation import Conversation
+from tokenizer_svc.encoder import Encoder
 from tokenizer_svc.limits import Limits
 from tokenizer_svc.loading import LoadedTokenizer, load
 from tokenizer_svc.metrics import TokenizerMetrics
 from tokenizer_svc.pool import Pool
 from tokenizer_svc.prompt_tokenizer import PromptTokenizer, TokenizedPrompt
+from tokenizer_svc.renderer import Renderer
 from tokenizer_svc.servicer import MAX_INPUTS, TokenizerServicer
 
-LIMITS = Limits(5, 1_000_000)
 MAX_CHARS = 1000
 UNDECIDED, OPEN, CLOSED = (
     common_pb2.REASONING_STATE_UNDECIDED,
@@ -72,7 +74,7 @@ async def served(tokenizer: PromptTokenizer | None, workers: int = 2, max_waitin
 
 @pytest.fixture(scope="module")
 def tokenizer() -> PromptTokenizer:
-    return PromptTokenizer(load(simulated.MODEL_NAME), LIMITS)
+    return PromptTokenizer(load(simulated.MODEL_NAME), compiled)
 
 
 @pytest.fixture
@@ -83,7 +85,7 @@ async def service(tokenizer: PromptTokenizer) -> AsyncIterator[Served]:
 
 def base_model(**chat_templates: str) -> PromptTokenizer:
     special = {"bos_token": "<s>", "eos_token": "</s>"}
-    return PromptTokenizer(LoadedTokenizer(tiny.byte_level(), special, chat_templates, (7,)), LIMITS)
+    return PromptTokenizer(LoadedTokenizer(tiny.byte_level(), special, chat_templates, (7,)), compiled)
 
 
 def user(text: str) -> pb.ChatMessage:
@@ -193,6 +195,55 @@ async def test_the_size_at_the_limit_and_one_above(service: Served) -> None:
     assert service.rejected("context_length_exceeded") == 1
 
 
+@pytest.mark.parametrize(("more", "refused"), [(0, False), (1, True)])
+async def test_the_longest_prompt_and_one_token_more(service: Served, more: int, refused: bool) -> None:
+    longest = len((await service.render(user(""))).token_ids)
+    call = service.render(user("a" * more), max_prompt_tokens=longest)
+    if not refused:
+        assert len((await call).token_ids) == longest
+        return
+    error = await refusal(call)
+    assert isinstance(error, ContextLengthExceeded)
+    assert error.param == "messages"
+    assert error.message.startswith(f"the messages are {longest + 1} tokens long and the model's context has ")
+
+
+async def test_a_prompt_that_can_never_fit_is_refused_before_it_is_encoded(
+    service: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded = []
+    monkeypatch.setattr(Encoder, "encode_prompt", lambda *args: encoded.append(args))
+    error = await refusal(service.render(user("a" * MAX_CHARS), max_prompt_tokens=20))
+    assert isinstance(error, ContextLengthExceeded)
+    assert "at least" in error.message
+    assert not encoded
+
+
+async def test_a_template_that_runs_away_harms_nobody() -> None:
+    """It loops when it reads ``loop``, and takes memory when it reads ``fill``."""
+    runs_away = (
+        "{% if messages[-1].content == 'loop' %}" + hostile_templates.SLOW["nested ranges"] + "{% endif %}"
+        "{% if messages[-1].content == 'fill' %}" + hostile_templates.LARGE["center"] + "{% endif %}"
+    )
+    renderer = Renderer(2, Limits(1.0, 96 << 20, 100_000))
+    special = {"bos_token": "<s>", "eos_token": "</s>"}
+    loaded = LoadedTokenizer(tiny.byte_level(), special, {"default": templates.CHATML + runs_away}, (7,))
+    try:
+        async with served(PromptTokenizer(loaded, renderer.template)) as service:
+            for word, sentence in (
+                ("loop", "ran for more than 1 seconds"),
+                ("fill", "needed more than 96 MB of memory"),
+            ):
+                hostile = asyncio.create_task(refusal(service.render(user(word))))
+                assert (await service.render(user("hi"))).token_ids
+                error = await hostile
+                assert isinstance(error, InvalidRequest)
+                assert (error.message, error.param) == (f"the chat template {sentence}", "messages")
+                assert (await service.render(user("hi"))).token_ids
+    finally:
+        renderer.close()
+
+
 async def test_tools_for_a_template_that_cannot_show_them() -> None:
     async with served(base_model(default=templates.CHATML)) as service:
         error = await refusal(service.render(user("a"), tools=[common_pb2.ToolDefinition(name="f")]))
@@ -233,7 +284,7 @@ async def test_tokenize_with_special_tokens() -> None:
 
 async def test_bytes_that_the_vocabulary_does_not_have() -> None:
     words = Tokenizer(models.WordLevel({"<unk>": 0, "fox": 1}, unk_token="<unk>"))
-    async with served(PromptTokenizer(LoadedTokenizer(words, {}, {}, (0,)), LIMITS)) as service:
+    async with served(PromptTokenizer(LoadedTokenizer(words, {}, {}, (0,)), compiled)) as service:
         inputs = [pb.TokenizeInput(raw=b"fox"), pb.TokenizeInput(raw=b"\xf0")]
         assert (await refusal(service.stub.Tokenize(pb.TokenizeRequest(inputs=inputs)))).param == "inputs[1]"
 

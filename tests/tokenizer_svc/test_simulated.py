@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protos import simulated
+from tests.tokenizer_svc.local import compiled
 from tokenizer_svc.conversation import Conversation, Message, Tool, ToolCall
-from tokenizer_svc.limits import Limits
 from tokenizer_svc.loading import load
 from tokenizer_svc.prompt_tokenizer import PromptTokenizer
 from tokenizer_svc.simulated import simulated_tokenizer
 
-SIMULATED = PromptTokenizer(load(simulated.MODEL_NAME), Limits(5, 1_000_000))
+SIMULATED = PromptTokenizer(load(simulated.MODEL_NAME), compiled)
 CALL = ToolCall("c1", "get_weather", '{"city":"Zürich"}')
 
 

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from svclib import memory
+
+
+@pytest.fixture(autouse=True)
+def _looked_up_anew() -> Iterator[None]:
+    memory._glibc.cache_clear()
+    yield
+    memory._glibc.cache_clear()
+
+
+def test_it_asks_the_c_library_where_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    class Glibc:
+        def malloc_trim(self, keep: int) -> None:
+            calls.append(keep)
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: Glibc())
+    memory.trim_memory()
+    assert calls == [0]
+
+
+def test_elsewhere_it_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
+    memory.trim_memory()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="read from /proc")
+def test_address_space_grows_with_what_is_taken() -> None:
+    before = memory.address_space()
+    taken = bytearray(100_000_000)
+    after = memory.address_space()
+    assert before is not None
+    assert after is not None
+    assert len(taken) <= after - before < 2 * len(taken)
+
+
+def test_where_nobody_tells_it_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: object, **__: object) -> None:
+        raise FileNotFoundError
+
+    monkeypatch.setattr("builtins.open", missing)
+    assert memory.address_space() is None

@@ -1,0 +1,10 @@
+"""Templates that run in the process of the test, for what does not depend on where they run."""
+
+from __future__ import annotations
+
+from tokenizer_svc.sandbox import SandboxedTemplate
+
+
+def compiled(source: str, max_chars: int = 10_000_000) -> SandboxedTemplate:
+    """See ``prompt_tokenizer.Compile``."""
+    return SandboxedTemplate(source, max_chars)
