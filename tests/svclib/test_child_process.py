@@ -152,4 +152,6 @@ def test_no_thread_and_no_file_is_left_behind(pool: ChildPool) -> None:
         with pytest.raises(ChildTimeout):
             pool.call(b"sleep 1000", 0.05)
         pool.call(b"echo x", PATIENCE)
-    assert (threading.active_count(), psutil.Process().num_fds()) == (threads, files)
+    # Fewer may be there: what tests before this one left behind ends at any time.
+    assert threading.active_count() <= threads
+    assert psutil.Process().num_fds() <= files
