@@ -51,6 +51,7 @@ def _prose(size: int) -> str:
 ATTACKS: Final = (
     Attack("none", "", 0),
     Attack("400 KB, 4 at once", _prose(400_000), 4),
+    Attack("4 MB, one at a time", _prose(4_000_000), 1),
     Attack("4 MB, 4 at once", _prose(4_000_000), 4),
     Attack("400 KB of `<`, 4 at once", "<" * 400_000, 4),
     Attack("1 MB of what takes no token, 2 at once", "\x06" * 1_000_000, 2),

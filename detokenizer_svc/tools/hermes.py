@@ -4,8 +4,8 @@ The object alone decides where a call ends: tags inside its strings are text, an
 one opening tag there may be several calls, as a list or one after the other. What is not the JSON of a call goes back
 to the content, with its opening tag, and reading goes on behind it.
 
-White space behind a call is dropped. White space before it is given once more text follows: between two texts one
-side's stays, and content neither begins nor ends with white space that belongs to a call.
+White space behind a call is dropped. White space before it stays, unless nothing else is content yet. In thinking,
+which a call ends, it stays only if more thinking follows.
 """
 
 from __future__ import annotations
@@ -55,9 +55,10 @@ class Hermes(TextStage):
         self._in_list = False
         self._closing_due = False
         """A call has been given since the last tag, and its closing tag has not come."""
+        self._in_thinking = context.in_thinking
         self._has_text = False
         self._space = ""
-        """White space before calls, given when more text follows."""
+        """White space before calls in thinking."""
 
     @override
     def read(self, text: str) -> Iterable[Item]:
@@ -81,7 +82,7 @@ class Hermes(TextStage):
         found = self._search.feed(text, at)
         self._say(found.text, out)
         if found.tag == OPENING:
-            self._begin_call(found.space, OPENING)
+            self._begin_call(found.space, OPENING, out)
             self._in_list = self._closing_due = False
             self._state = self._read_opening
         elif found.tag == CLOSING and self._closing_due:
@@ -101,11 +102,14 @@ class Hermes(TextStage):
         self._raw.append(text[at:end])
         return end
 
-    def _begin_call(self, *raw: str) -> None:
-        """A call begins to be read; ``raw`` is what stands before it, white space first."""
+    def _begin_call(self, space: str, text: str, out: list[Item]) -> None:
+        """A call begins to be read; ``space`` and ``text`` stand before it, and are content if it is none."""
+        if self._has_text and not self._in_thinking:
+            self._say(space, out)
+            space = ""
         self._call = CallObject()
         self._writer.begin()
-        self._raw = list(raw)
+        self._raw = [space, text]
         self._state = self._read_call
 
     def _read_call(self, text: str, at: int, out: list[Item]) -> int:
@@ -122,7 +126,8 @@ class Hermes(TextStage):
         out += self._writer.end(self._call, reason)
         if self._writer.given:
             self.num_failures += not self._call.usable and reason != "length"
-            self._space = self._space or (self._raw[0] if self._has_text else "")
+            if self._has_text:
+                self._space = self._space or self._raw[0]
             self._closing_due = True
             self._search.skip_space()
             rest = self._call.take_held().lstrip(WHITE_SPACE)
@@ -143,7 +148,7 @@ class Hermes(TextStage):
             return end
         if text[end] == "{":
             gap = "".join(self._raw)
-            self._begin_call("", gap.lstrip(WHITE_SPACE) if self._closing_due else gap)
+            self._begin_call("", gap.lstrip(WHITE_SPACE) if self._closing_due else gap, out)
         elif text[end] == "]" and self._in_list and self._closing_due:
             self._state = self._read_content
             return end + 1

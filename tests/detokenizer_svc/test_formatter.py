@@ -62,7 +62,7 @@ def test_neighbours_of_one_kind_are_one_delta() -> None:
     formatted = Formatter(BYTES, spec).feed(ids(text), EngineEnd("stop"))
     arguments = '{"city": "Paris"}'
     assert [delta if not isinstance(delta, ToolCallPiece) else delta.arguments for delta in formatted.deltas] == [
-        Reasoning("a < b"), Content("c <t d"), "", arguments, "", arguments, Content("\ne")
+        Reasoning("a < b"), Content("c <t d\n"), "", arguments, "", arguments, Content("\ne")
     ]  # fmt: skip
 
 
@@ -122,7 +122,7 @@ def test_text_is_the_same_for_one_two_and_five_tokens_a_message() -> None:
     spec = FormatSpec(reasoning_parser="think", tool_parser="hermes", stop=("never",), min_tokens=3)
     outputs = [run_text(spec, text, size) for size in SIZES]
     assert all(output == outputs[0] for output in outputs)
-    assert outputs[0].content == "I'll look 🔥."
+    assert outputs[0].content == "I'll look 🔥.\n"
     assert outputs[0].ending is not None
     assert outputs[0].ending.completion_tokens == len(text.encode())
 

@@ -113,7 +113,7 @@ async def test_a_whole_choice() -> None:
     async with serving() as connection:
         for size in SIZES:
             answer = await ask(connection.client, request, *inputs_of(text, size))
-            assert (answer.reasoning, answer.content) == ("Where? 京都", "I look.")
+            assert (answer.reasoning, answer.content) == ("Where? 京都", "I look.\n")
             assert answer.calls == [["get_weather", '{"city": "Paris"}']]
             assert answer.last.finish_reason == "tool_calls"
             assert answer.last.completion_tokens == len(text.encode())

@@ -58,7 +58,7 @@ CASES = [
          calls=(("w", {"c": "A"}), ("w", {"c": "B"})), finish="tool_calls"),
     Case("a tag in a string", call("write", TRICKY), calls=(("write", TRICKY),), finish="tool_calls"),
     Case("text before a call", "Let me see.\n" + call("ping", {}),
-         content="Let me see.", calls=(("ping", {}),), finish="tool_calls"),
+         content="Let me see.\n", calls=(("ping", {}),), finish="tool_calls"),
     Case("a broken call is text", '<tool_call>\n{"name": "ping", "argu', content='<tool_call>\n{"name": "ping", "argu'),
     Case("braces are text", '{"n', content='{"n'),
     Case("a call without tools is text", call("ping", {}), content=call("ping", {}), tools=False),
