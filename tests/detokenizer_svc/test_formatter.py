@@ -62,7 +62,7 @@ def test_neighbours_of_one_kind_are_one_delta() -> None:
     formatted = Formatter(BYTES, spec).feed(ids(text), EngineEnd("stop"))
     arguments = '{"city": "Paris"}'
     assert [delta if not isinstance(delta, ToolCallPiece) else delta.arguments for delta in formatted.deltas] == [
-        Reasoning("a < b"), Content("c <t d\n"), "", arguments, "", arguments, Content("\ne")
+        Reasoning("a < b"), Content("c <t d\n"), "", arguments, "", arguments, Content("e")
     ]  # fmt: skip
 
 

@@ -141,7 +141,7 @@ def all_said(running: Running) -> list[Any]:
 LOOPING = Request("r", (1, 2), SamplingParams(temperature=0.0, max_tokens=40, ignore_eos=True, logprobs=1))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(requests, min_size=1, max_size=4), pools, speculations)
 @example([LOOPING] * 3, Pool(20, 4, 64, 8, caching=True), Speculation(8, 64))
 def test_answers_are_the_same_with_speculation_and_without(
@@ -184,7 +184,7 @@ def test_preempted_answers_are_the_same() -> None:
     assert guessing.sample("vllm:spec_decode_num_accepted_tokens_total") > 0
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.lists(requests, min_size=1, max_size=3), st.integers(0, VOCAB_SIZE - 1), speculations)
 def test_a_fault_comes_at_the_same_token(
     given_requests: list[Request], broken_after: int, speculation: Speculation

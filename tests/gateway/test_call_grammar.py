@@ -152,7 +152,7 @@ names = st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True)
 syntax_texts = st.text(alphabet=st.characters(exclude_categories=["Cs", "Cc"], include_characters="\n\t"), max_size=8)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(names, names, syntax_texts, syntax_texts, syntax_texts, st.text(alphabet="abc{\n", max_size=9))
 def test_any_format_and_any_name(name: str, other: str, opening: str, middle: str, closing: str, text: str) -> None:
     syntax = CallSyntax(f"<{opening}", middle, f"={middle}", f"{closing}>", closing)

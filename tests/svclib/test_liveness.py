@@ -30,7 +30,7 @@ async def asked_until_silent(answers: Iterable[bool], patience: Patience = QUICK
     return asked
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.booleans(), max_size=12))
 def test_only_silence_in_a_row_counts(answers: list[bool]) -> None:
     asked = asyncio.run(asked_until_silent(answers))

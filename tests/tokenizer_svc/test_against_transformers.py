@@ -82,7 +82,7 @@ PIECES: Final = st.sampled_from(
 )
 TEXTS: Final = st.lists(st.one_of(PIECES, st.text(max_size=4)), max_size=10).map("".join)
 ASSISTANT_TAGS: Final = ("<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
-SETTINGS: Final = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS: Final = settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 
 
 def as_dict(message: Message) -> dict[str, Any]:

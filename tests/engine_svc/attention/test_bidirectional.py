@@ -22,7 +22,7 @@ def naive(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.
     return torch.einsum("hqk,khd->qhd", scores.softmax(-1), value)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=8))
 def test_every_token_sees_all_of_its_own_sequence(lengths: list[int]) -> None:
     query, key, value = random(sum(lengths))

@@ -54,7 +54,7 @@ def in_steps(
             computed[index] = end
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     lengths=st.lists(st.integers(1, 150), min_size=1, max_size=3),
     chunks=st.lists(st.integers(1, 90), min_size=1, max_size=5),
@@ -87,7 +87,7 @@ def test_any_cut_into_steps_gives_plain_causal_attention(
         torch.testing.assert_close(out.double(), expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     chunks=st.lists(st.integers(1, 60), min_size=1, max_size=5),
     num_neighbours=st.integers(0, 3),

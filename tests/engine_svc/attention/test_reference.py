@@ -24,7 +24,7 @@ def new_backend(config: AttentionConfig, *, independent_rows: bool = False) -> R
     return backend
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     lengths=st.lists(st.integers(1, 25), min_size=1, max_size=4),
     chunks=st.lists(st.integers(1, 9), min_size=1, max_size=7),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine_svc.embedding.embedder import Embedder, passes
@@ -32,7 +32,6 @@ class Told:
 RAW = EmbeddingParams(normalize=False)
 
 
-@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 98), min_size=1, max_size=30), min_size=1, max_size=20))
 def test_every_text_gets_its_own_vector_whatever_the_passes(texts: list[list[int]]) -> None:
     told = Told()
@@ -44,7 +43,6 @@ def test_every_text_gets_its_own_vector_whatever_the_passes(texts: list[list[int
     assert all(lengths == sorted(lengths) for lengths in told.passes)
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 30)), st.integers(1, 40))
 def test_passes_hold_every_text_once(lengths: list[int], most: int) -> None:
     found = list(passes(lengths, most))

@@ -5,7 +5,7 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -48,7 +48,6 @@ def test_a_vector_without_length_stays_as_it_is() -> None:
     assert finish(torch.zeros(3), EmbeddingParams()).tolist() == [0.0, 0.0, 0.0]
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(TEXT, PARAMS), min_size=1, max_size=5))
 def test_each_text_is_pooled_as_if_alone(batch: list[tuple[np.ndarray, EmbeddingParams]]) -> None:
     texts, params = zip(*batch, strict=True)
@@ -61,7 +60,6 @@ def test_each_text_is_pooled_as_if_alone(batch: list[tuple[np.ndarray, Embedding
         assert len(vector) == (each.dimensions or HIDDEN)
 
 
-@settings(deadline=None)
 @given(TEXT, st.integers(1, HIDDEN))
 def test_fewer_dimensions_are_the_beginning_of_more(text: np.ndarray, dimensions: int) -> None:
     hidden = torch.from_numpy(text)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine_svc.embedding.interface import Vector
@@ -26,7 +26,6 @@ class Heard:
         return [vector.tolist() for vector in outcome]
 
 
-@settings(deadline=None)
 @given(st.lists(LENGTHS, max_size=5), st.integers(1, 20))
 def test_everyone_gets_their_vectors_in_order(wanted: list[list[int]], most: int) -> None:
     heard = [Heard(*((number + 1,) * length for length in lengths)) for number, lengths in enumerate(wanted)]

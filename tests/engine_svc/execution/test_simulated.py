@@ -176,7 +176,7 @@ def test_the_text_survives_preemption_and_chunking() -> None:
         assert running.answers[number].token_ids == answer(request).token_ids
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @for_all(
     st.lists(st.lists(st.integers(65, 90), max_size=5).map(tuple), max_size=12),
     st.integers(1, 3),

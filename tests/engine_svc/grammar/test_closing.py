@@ -117,7 +117,7 @@ def test_many_references_to_one_large_schema_copy_it_once() -> None:
     assert len(closed(value)["pellucid-open"]) == 1
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(constraint=SCHEMAS, values=st.lists(VALUES, min_size=5, max_size=15))
 def test_nothing_is_added(constraint: dict[str, Any], values: list[Any]) -> None:
     open_, narrow = jsonschema.Draft202012Validator(constraint), jsonschema.Draft202012Validator(closed(constraint))

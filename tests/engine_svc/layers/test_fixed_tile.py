@@ -38,7 +38,7 @@ def test_it_is_the_product(num_rows: int, outputs: int, inputs: int) -> None:
     torch.testing.assert_close(linear(x), expected, rtol=1e-12, atol=1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     outputs=st.integers(1, 150),
     inputs=st.integers(1, 150),

@@ -12,7 +12,7 @@ texts = st.lists(alphabet, max_size=20).map("".join)
 stops = st.lists(st.text(alphabet="ab \né😀日本.T", min_size=1, max_size=3), min_size=1, max_size=3)
 cuts = st.lists(st.integers(1, 4), min_size=1, max_size=8)
 
-relaxed = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+relaxed = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def tokens(text: Text, string: str) -> list[int]:

@@ -390,7 +390,7 @@ def test_the_first_choice_of_every_request_is_the_last_to_make_room() -> None:
     assert [sequence.num_preemptions for sequence in old] == [0, 1, 1]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @hypothesis.given(
     st.lists(st.tuples(st.integers(0, 12), st.integers(1, 12), st.integers(1, 6)), min_size=1, max_size=12),
     st.integers(2, 6),
@@ -410,7 +410,7 @@ def test_whatever_comes_ends(arrivals: list[tuple[int, int, int]], max_num_seqs:
     assert all(sequence.finish_reason == "length" for request in requests for sequence in request)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @hypothesis.given(st.integers(1, 4), st.integers(2, 40), st.integers(3, 8))
 def test_a_short_request_among_floods_takes_a_few_steps(num_floods: int, n: int, max_num_seqs: int) -> None:
     """However many choices others have in the queue: one step to see that there is no room, one to make it."""

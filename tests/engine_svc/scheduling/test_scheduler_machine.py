@@ -174,5 +174,5 @@ class SpeculatingMachine(SchedulerMachine):
 
 TestSchedulerMachine = SchedulerMachine.TestCase
 TestSpeculatingMachine = SpeculatingMachine.TestCase
-TestSchedulerMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestSchedulerMachine.settings = settings(max_examples=60, stateful_step_count=40)
 TestSpeculatingMachine.settings = TestSchedulerMachine.settings

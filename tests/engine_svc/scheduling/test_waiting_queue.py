@@ -4,7 +4,6 @@ from collections import Counter
 
 import pytest
 from hypothesis import given as given_that
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from engine_svc.scheduling.sequence import Sequence, choices_of
@@ -108,7 +107,6 @@ def test_a_choice_can_leave_once() -> None:
         queue.remove(choices[1])
 
 
-@settings(deadline=None)
 @given_that(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.integers(0, 60))
 def test_places_are_given_out_evenly(counts: list[int], num_places: int) -> None:
     """No request gets another place before every other that still waits has as many."""

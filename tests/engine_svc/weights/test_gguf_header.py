@@ -94,7 +94,7 @@ def test_tensors_start_at_the_alignment_that_the_file_names(tmp_path: Path, alig
     assert np.frombuffer(content, np.float32, 3, second.offset).tolist() == [7.0, 7.0, 7.0]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_a_file_that_ends_early_is_refused(
     path: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -109,7 +109,7 @@ def test_a_file_that_ends_early_is_refused(
         read_header(cut)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(at=st.integers(0, 600), value=st.integers(0, 255))
 def test_a_changed_byte_is_read_or_refused_but_never_worse(
     path: Path, tmp_path_factory: pytest.TempPathFactory, at: int, value: int

@@ -58,7 +58,7 @@ def naive(row: Row, params: SamplingParams) -> list[int]:
 ROWS = npst.arrays(np.float32, st.integers(1, 300), elements=st.integers(-40, 0).map(lambda quarter: quarter / 4))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(row=ROWS, params=PARAMS)
 def test_it_is_the_definition(row: Row, params: SamplingParams) -> None:
     values = scores(row.tolist())
@@ -66,7 +66,7 @@ def test_it_is_the_definition(row: Row, params: SamplingParams) -> None:
     assert kept(values, params) == [naive(values[0].numpy(), params)]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(row=ROWS, params=PARAMS)
 def test_the_best_token_always_survives(row: Row, params: SamplingParams) -> None:
     (ids,) = kept(scores(row.tolist()), params)
@@ -74,7 +74,7 @@ def test_the_best_token_always_survives(row: Row, params: SamplingParams) -> Non
     assert int(row.argmax()) in ids
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     rows=npst.arrays(np.float32, (4, 700), elements=st.floats(-12, 0, width=32)),
     params=st.tuples(PARAMS, PARAMS, PARAMS, PARAMS),
