@@ -1,7 +1,8 @@
 """How much may be in work at a time, and how all of it is brought to an end.
 
 A request counts when its body has been read, so that renderings are limited too and a slow sender takes nobody's place;
-``http/bodies.py`` bounds bodies that are still arriving. Once it is checked it counts as many times as it has choices.
+``http/bodies.py`` bounds bodies that are still arriving. Once it is checked it counts as many times as it has choices,
+and unless it runs alone it leaves room for as many more: requests of many choices cannot take the last places.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ class Permit:
         """Count as this many from now on. Raises ``Overloaded``, or ``InvalidRequest`` for what can never be."""
         if choices > self._admission.limit:
             raise InvalidRequest(f"n must be at most {self._admission.limit} here", param="n")
-        self._admission.take(choices - self.choices)
+        more = choices - self.choices
+        is_alone = self._admission.in_use == self.choices
+        self._admission.take(more, leaving=0 if is_alone else more)
         self.choices = choices
 
 
@@ -61,9 +64,9 @@ class Admission:
         if not self.is_open:
             raise Unavailable("the gateway is shutting down", retry_after=1.0)
 
-    def take(self, choices: int) -> None:
-        """Count more. Raises ``Overloaded`` when that is more than the limit."""
-        if self.in_use + choices > self.limit:
+    def take(self, choices: int, *, leaving: int = 0) -> None:
+        """Count more. Raises ``Overloaded`` when that leaves less room than ``leaving``."""
+        if self.in_use + choices + leaving > self.limit:
             raise Overloaded("too many requests at once", retry_after=1.0)
         self.in_use += choices
 

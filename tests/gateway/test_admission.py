@@ -37,6 +37,20 @@ async def test_a_request_counts_as_often_as_it_has_choices() -> None:
     assert admission.in_use == 0
 
 
+async def test_many_choices_leave_room_for_others() -> None:
+    admission = Admission(10)
+    with admission.enter(Interrupt()) as first, admission.enter(Interrupt()) as second:
+        first.grow(4)
+        with pytest.raises(Overloaded):
+            second.grow(4)
+        second.grow(3)
+        with ExitStack() as stack:
+            for _ in range(3):
+                stack.enter_context(admission.enter(Interrupt()))
+            assert admission.in_use == admission.limit
+    assert admission.in_use == 0
+
+
 async def test_more_choices_than_there_will_ever_be_room_for() -> None:
     admission = Admission(4)
     with admission.enter(Interrupt()) as permit:
