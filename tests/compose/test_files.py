@@ -81,8 +81,9 @@ def test_an_image_listens_where_the_service_is_documented_to_listen(name: str) -
 @each_service
 def test_an_image_holds_one_service(name: str) -> None:
     sources = re.findall(r"^COPY ([\w.\- ]+) \S+$", dockerfile(name).rpartition("FROM")[0], re.MULTILINE)
+    shared = ["protos", "svclib"] if name == "gateway" else ["protos", "svclib", "modelfiles"]
     assert sorted(" ".join(sources).split()) == sorted(
-        ["README.md", "constraints.txt", "pyproject.toml", "protos", "svclib", FOLDERS[name]]
+        ["README.md", "constraints.txt", "pyproject.toml", *shared, FOLDERS[name]]
     )
     assert f"'.[{name}]'" in dockerfile(name)
 
