@@ -23,7 +23,7 @@ def rows(
     shared = [waits or "-", *memory]
     for request, answers in meanwhile.items():
         counts = ", ".join(f"{len(each)} x {answer}" for answer, each in answers.seconds.items())
-        times = [f"{value:.0f}" for value in (*_milliseconds(answers), _milliseconds(after[request])[0])]
+        times = [f"{value:.1f}" for value in (*_milliseconds(answers), _milliseconds(after[request])[0])]
         named = name if request == "plain" else f"{name}: {request}"
         yield f"| {' | '.join([named, *times, counts, *shared])} |"
         shared = [""] * len(shared)

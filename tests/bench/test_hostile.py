@@ -28,7 +28,7 @@ def table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *
 
 def is_row(cells: list[str], memory: str) -> bool:
     """Whether each column has what belongs in it."""
-    expected = [r"\d+"] * 4 + [STATUSES, TOLD] + [memory] * len(SERVICES)
+    expected = [r"\d+\.\d"] * 4 + [STATUSES, TOLD] + [memory] * len(SERVICES)
     return all(re.fullmatch(pattern, cell) for pattern, cell in zip(expected, cells[1:], strict=True))
 
 
@@ -67,7 +67,7 @@ def test_a_row_says_what_was_seen() -> None:
     meanwhile = {"plain": Answers({"200": [0.1, 0.3], "503": [0.2]})}
     told = Answers({"400": [3.9, 1.0]})
     line = next(rows("2 schemas", meanwhile, {"plain": Answers({"200": [0.05] * 2})}, told, {}, {}, {}))
-    assert line == "| 2 schemas | 200 | 298 | 300 | 50 | 2 x 200, 1 x 503 | 2 x 400 (3.9 s) | - | - | - | - |"
+    assert line == "| 2 schemas | 200.0 | 298.0 | 300.0 | 50.0 | 2 x 200, 1 x 503 | 2 x 400 (3.9 s) | - | - | - | - |"
 
 
 async def test_answers_are_counted_with_what_came_instead() -> None:
