@@ -1,6 +1,6 @@
 # Python 3.11 or newer and make are all that must be there; everything else is put into .venv.
 .DEFAULT_GOAL := help
-.PHONY: help serve chat test test-compose check format protos bench clean
+.PHONY: help serve chat test test-compose check format protos bench bench-hostile clean
 
 ifndef PYTHON
 PYTHON := $(shell for p in python3 python3.11 python3.12 python3.13; do \
@@ -32,6 +32,10 @@ test: $(FOR_DEVELOPING) ## run the whole test suite: ARGS= options for pytest
 
 bench: $(FOR_DEVELOPING) ## play 1,000 streams through a simulated model: ARGS= options, `--help` lists them
 	@$(BIN)/python -m bench.streams $(ARGS)
+
+bench-hostile: $(FOR_DEVELOPING) ## what a good client notices beside hostile ones: ARGS= options, `--list` lists the kinds
+	@$(BUILD_KERNELS)
+	@$(BIN)/python -m bench.hostile $(ARGS)
 
 test-compose: $(FOR_DEVELOPING) ## build the images, bring the stack up with Docker Compose, ask one question
 	$(BIN)/python tests/compose/ask_the_stack.py
