@@ -23,6 +23,8 @@ MAX_HELD_BODY_BYTES: Final = 512 * 1024 * 1024
 """Bodies of all requests in flight together; one more is refused."""
 MAX_PARTIAL_BODY_BYTES: Final = 256 * 1024 * 1024
 """Bodies that have not come to their end, all together; beyond it the oldest is given up."""
+TRIM_BODY_BYTES: Final = 64 * 1024 * 1024
+"""After bodies of this size have gone, memory is given back to the system."""
 MAX_JSON_VALUES: Final = 250_000
 """Values in one body: parsing them takes a tenth of a second at most."""
 MAX_JSON_DEPTH: Final = 64

@@ -17,8 +17,9 @@ from starlette.types import Receive, Scope
 
 from gateway.errors import ClientGone
 from gateway.interrupt import Interrupt
-from gateway.limits import MAX_HELD_BODY_BYTES, MAX_PARTIAL_BODY_BYTES
+from gateway.limits import MAX_HELD_BODY_BYTES, MAX_PARTIAL_BODY_BYTES, TRIM_BODY_BYTES
 from svclib.errors import Overloaded, RequestTimeout, ServiceError
+from svclib.memory import Watermark
 
 _CROWDED: Final = "the body came too slowly while many others were waiting to be read"
 
@@ -66,6 +67,7 @@ class Bodies:
         self._num_readers = 0
         self._partial_bytes = 0
         self._held_bytes = 0
+        self._watermark = Watermark(TRIM_BODY_BYTES)
 
     @property
     def num_readers(self) -> int:
@@ -80,7 +82,7 @@ class Bodies:
             with self._reading(address, interrupt) as reader:
                 while await self._read_more(reader, receive):
                     self._bound_bytes(reader)
-        return b"".join(reader.pieces)
+                return b"".join(reader.pieces)
 
     @contextmanager
     def holding(self, size: int) -> Iterator[None]:
@@ -88,10 +90,12 @@ class Bodies:
         if self._held_bytes + size > self._limits.max_held_bytes:
             raise Overloaded("too many large requests at once", retry_after=1.0)
         self._held_bytes += size
+        self._watermark.note(self._partial_bytes + self._held_bytes)
         try:
             yield
         finally:
             self._held_bytes -= size
+            self._watermark.note(self._partial_bytes + self._held_bytes)
 
     def end_all(self, error: ServiceError) -> None:
         """Give up whatever is still being read."""
@@ -118,6 +122,8 @@ class Bodies:
             assert reader.timer is not None
             reader.timer.cancel()
             self._release(reader)
+            # The exception that ends a reader would keep them until a full collection.
+            reader.pieces.clear()
 
     async def _read_more(self, reader: _Reader, receive: Receive) -> bool:
         """Whether there is still more."""
@@ -129,6 +135,7 @@ class Bodies:
         reader.size += len(piece)
         if reader in self._readers.get(reader.address, ()):
             self._partial_bytes += len(piece)
+            self._watermark.note(self._partial_bytes + self._held_bytes)
         return bool(message.get("more_body", False))
 
     def _bound_bytes(self, current: _Reader) -> None:
@@ -163,6 +170,7 @@ class Bodies:
             del self._readers[reader.address]
         self._num_readers -= 1
         self._partial_bytes -= reader.size
+        self._watermark.note(self._partial_bytes + self._held_bytes)
 
     def _watch_rate(self, reader: _Reader) -> None:
         reader.counted_size = reader.size

@@ -10,8 +10,8 @@ from typing import Any, Generic, TypeVar
 from google.protobuf.message import Message
 
 from svclib.errors import Overloaded, ServiceError
-from svclib.memory import trim_heap
-from svclib.session.limits import PORTION_BYTES, TRIM_BYTES, TRIM_SECONDS, SessionLimits
+from svclib.memory import Watermark
+from svclib.session.limits import PORTION_BYTES, TRIM_BYTES, SessionLimits
 
 MessageT = TypeVar("MessageT", bound=Message)
 
@@ -22,14 +22,14 @@ class Allowance:
     def __init__(self, limits: SessionLimits) -> None:
         self._limits = limits
         self._holders: set[Inbox[Any]] = set()
-        self._peak = 0
+        self._watermark = Watermark(TRIM_BYTES)
         self.num_bytes = 0
 
     def take(self, inbox: Inbox[Any], count: int) -> None:
         """Count bytes that wait in an inbox."""
         self._holders.add(inbox)
         self.num_bytes += count
-        self._peak = max(self._peak, self.num_bytes)
+        self._watermark.note(self.num_bytes)
         inbox.num_bytes += count
         limits = self._limits
         if inbox.num_bytes > limits.waiting:
@@ -44,9 +44,7 @@ class Allowance:
         inbox.num_bytes -= count
         if not inbox.num_bytes:
             self._holders.discard(inbox)
-        if self._peak >= TRIM_BYTES and self.num_bytes <= self._peak // 2:
-            self._peak = self.num_bytes
-            asyncio.get_running_loop().call_later(TRIM_SECONDS, trim_heap)
+        self._watermark.note(self.num_bytes)
 
 
 class Inbox(Generic[MessageT]):

@@ -12,8 +12,6 @@ PORTION_BYTES: Final = 32 * 1024
 
 TRIM_BYTES: Final = MIB
 """After a backlog of this size has gone, memory is given back to the system."""
-TRIM_SECONDS: Final = 1.0
-"""How long after, so that all of the request is gone by then."""
 
 
 @dataclass(frozen=True, slots=True)

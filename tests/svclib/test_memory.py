@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import sys
 from collections.abc import Iterator
@@ -31,6 +32,20 @@ def test_it_asks_the_c_library_where_that_can(monkeypatch: pytest.MonkeyPatch) -
 def test_elsewhere_it_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     memory.trim_memory()
+
+
+@pytest.mark.parametrize(("held", "trims"), [((9, 0), 0), ((10, 6), 0), ((10, 5), 1), ((10, 5, 2), 1), ((30, 9, 4), 1)])
+async def test_the_heap_is_trimmed_when_half_of_the_most_is_gone(
+    held: tuple[int, ...], trims: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[None] = []
+    monkeypatch.setattr(memory, "trim_heap", lambda: calls.append(None))
+    monkeypatch.setattr(memory, "TRIM_SECONDS", 0.0)
+    watermark = memory.Watermark(10)
+    for num_bytes in held:
+        watermark.note(num_bytes)
+    await asyncio.sleep(0.01)
+    assert len(calls) == trims
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="read from /proc")
