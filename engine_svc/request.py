@@ -99,6 +99,16 @@ class Request:
     output_token_ids: tuple[int, ...] = ()
     grammar: Grammar | None = None
 
+    @property
+    def num_seqs(self) -> int:
+        """One sequence for each choice."""
+        return self.sampling_params.n
+
+    @property
+    def num_slots(self) -> int:
+        """One slot for each choice."""
+        return self.sampling_params.n
+
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprobs:

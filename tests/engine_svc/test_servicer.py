@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from engine_svc.backends.generate_request import read_request
 from engine_svc.execution.runner import RunnerInfo
 from engine_svc.request import SamplingParams, Script
 from engine_svc.scheduling.capacity import Capacity
-from engine_svc.servicer import read_request
 from protos.v1 import engine_pb2
 from svclib.errors import ContextLengthExceeded, DeadlineExceeded, InvalidRequest, Overloaded, ServiceError, Unsupported
 from tests.engine_svc.paged_model import PagedModel
