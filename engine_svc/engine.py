@@ -12,14 +12,14 @@ from collections.abc import Iterable
 
 import structlog
 
-from engine_svc.execution.runner import Runner, ScheduledSequence
+from engine_svc.execution.runner import Runner
 from engine_svc.generation import Generation
 from engine_svc.metrics import EngineMetrics
 from engine_svc.output import Loads, RequestOutput
 from engine_svc.request import ChoiceOutput, Request, Sampled
 from engine_svc.scheduling.scheduler import Scheduler
 from engine_svc.scheduling.sequence import Sequence, Status
-from engine_svc.scheduling.step import Outcome, Plan
+from engine_svc.scheduling.step import Outcome, Plan, ScheduledSequence
 from engine_svc.step_engine import StepFaults
 from svclib.errors import InvalidRequest, ServiceError, public
 

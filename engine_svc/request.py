@@ -5,22 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from engine_svc.grammar.interface import Grammar
+from engine_svc.constraint import Constraint, Grammar, Thinking
 
 FinishReason = Literal["stop", "length"]
-ConstraintKind = Literal["json_object", "json_schema", "regex", "choice", "grammar"]
-
-
-@dataclass(frozen=True, slots=True)
-class Constraint:
-    """What an output must match, as it was asked for: ``text`` is the schema, pattern or grammar.
-
-    ``kind`` is the field of ``SamplingParams`` in engine.proto, which says more. Only a choice has ``choices``.
-    """
-
-    kind: ConstraintKind
-    text: str = ""
-    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +51,6 @@ class Script:
     repeat: int = 1
     delay: float = 0.0
     finish: FinishReason = "stop"
-
-
-@dataclass(frozen=True, slots=True)
-class Thinking:
-    """The beginning of an output that a constraint leaves free: everything up to the closing tag.
-
-    With ``is_open`` the output starts inside; otherwise only an output that begins with the opening tag thinks.
-    """
-
-    is_open: bool
-    start_token_ids: tuple[int, ...]
-    end_token_ids: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ import secrets
 import time
 from typing import Final
 
+from engine_svc.constraint import Constraint, Thinking
 from engine_svc.execution.runner import RunnerInfo
-from engine_svc.request import Constraint, FinishReason, Request, SamplingParams, Script, Thinking
+from engine_svc.request import FinishReason, Request, SamplingParams, Script
 from engine_svc.scheduling.capacity import Capacity
 from engine_svc.validation import (
     MAX_SCRIPT_BYTES,

@@ -11,9 +11,9 @@ from typing import Final
 
 from llguidance import LLMatcher, LLParserLimits
 
+from engine_svc.constraint import ConstraintKind
 from engine_svc.grammar.lark import schema_param
 from engine_svc.grammar.vocabulary import Vocabulary
-from engine_svc.request import ConstraintKind
 from svclib.errors import InvalidRequest
 
 MAX_LEXER_STATES: Final = 30_000

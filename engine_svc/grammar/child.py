@@ -14,13 +14,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from engine_svc.constraint import Constraint
 from engine_svc.grammar.building import build
 from engine_svc.grammar.examiner import SLOW_NICENESS
 from engine_svc.grammar.panics import Panic, panics_are_errors
 from engine_svc.grammar.source import Source, source_of
 from engine_svc.grammar.threads import DeepThreads
 from engine_svc.grammar.vocabulary import Vocabulary, read_tokens, vocabulary_of
-from engine_svc.request import Constraint
 from svclib.child_process import serve
 from svclib.errors import InvalidRequest
 

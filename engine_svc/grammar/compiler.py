@@ -15,6 +15,7 @@ from functools import partial
 from time import perf_counter
 from typing import Final
 
+from engine_svc.constraint import Constraint, Thinking
 from engine_svc.grammar.building import build
 from engine_svc.grammar.examiner import SLOW_NICENESS, Examiner, Patience, TooMuch
 from engine_svc.grammar.limits import DEFAULT_LIMITS, CompileLimits
@@ -25,7 +26,7 @@ from engine_svc.grammar.source import check_size
 from engine_svc.grammar.store import GrammarStore
 from engine_svc.grammar.threads import DeepThreads
 from engine_svc.grammar.vocabulary import Vocabulary
-from engine_svc.request import Constraint, Request, Thinking
+from engine_svc.request import Request
 from svclib.errors import InvalidRequest, Overloaded, Unsupported
 
 MAX_WAITING: Final = 256

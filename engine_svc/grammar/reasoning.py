@@ -10,7 +10,7 @@ from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field
 from typing import Final
 
-from engine_svc.request import Thinking
+from engine_svc.constraint import Thinking
 
 _WHITE_SPACE: Final = b" \t\r\n"
 

@@ -8,8 +8,8 @@ from typing import Final
 
 from llguidance import LLMatcher
 
+from engine_svc.constraint import Mask
 from engine_svc.grammar.follower import Fault, Follower
-from engine_svc.grammar.interface import Mask
 from engine_svc.grammar.vocabulary import Vocabulary
 
 _NUMERIC: Final = b"0123456789.eE+-"

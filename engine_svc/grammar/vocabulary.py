@@ -11,7 +11,7 @@ import numpy as np
 import structlog
 from llguidance import LLTokenizer, TokenizerWrapper
 
-from engine_svc.grammar.interface import Mask
+from engine_svc.constraint import Mask
 from engine_svc.grammar.token_bytes import TokenBytes, VocabularyError, read_token_bytes, simulated_tokens
 from protos.simulated import MODEL_NAME
 
@@ -38,21 +38,13 @@ class Vocabulary:
 
 
 def load_vocabulary(source: str, size: int) -> Vocabulary | None:
-    """Of ``simulated``, a folder, a GGUF file or a Hugging Face id; None if unknown. ``size`` is the model's."""
+    """Of ``simulated``, a folder or a GGUF file; None if its tokens cannot be known. ``size`` is the model's."""
     try:
-        tokens = simulated_tokens() if source in ("", MODEL_NAME) else read_token_bytes(_place(source))
+        tokens = simulated_tokens() if source in ("", MODEL_NAME) else read_token_bytes(Path(source))
     except VocabularyError as error:
         log.warning("outputs cannot be constrained", reason=str(error))
         return None
     return vocabulary_of(tokens, size)
-
-
-def _place(source: str) -> Path:
-    """Where the tokenizer is; a folder with one need not hold a model."""
-    from engine_svc.weights.source import locate  # imports what a child process has no use for
-
-    folder = Path(source).expanduser()
-    return folder if (folder / "tokenizer.json").is_file() else locate(source)
 
 
 def vocabulary_of(tokens: TokenBytes, size: int) -> Vocabulary:

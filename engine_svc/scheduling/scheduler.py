@@ -22,13 +22,12 @@ from collections import Counter
 from collections.abc import Iterable
 from operator import attrgetter, itemgetter
 
-from engine_svc.execution.runner import ScheduledSequence
 from engine_svc.request import ChoiceOutput, Sampled
 from engine_svc.scheduling.block_manager import BlockManager
 from engine_svc.scheduling.ending import ending_of
 from engine_svc.scheduling.sequence import Sequence, Status
 from engine_svc.scheduling.speculation import Speculation
-from engine_svc.scheduling.step import Outcome, Plan, StepLimits
+from engine_svc.scheduling.step import Outcome, Plan, ScheduledSequence, StepLimits
 from engine_svc.scheduling.waiting_queue import WaitingQueue
 
 _by_age = attrgetter("seq_id")

@@ -16,10 +16,9 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Final
 
-from engine_svc.execution.runner import ScheduledSequence
 from engine_svc.scheduling.block_manager import BlockManager
 from engine_svc.scheduling.ngram import NgramDrafter
-from engine_svc.scheduling.step import Plan
+from engine_svc.scheduling.step import Plan, ScheduledSequence
 
 FREE_TOKENS: Final = 6
 """So many tokens take about as long to compute as the weights take to be read, if these have 4 bits. Wider ones take

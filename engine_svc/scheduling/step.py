@@ -1,11 +1,10 @@
-"""What passes between the scheduler and the engine for one step."""
+"""What a step is: the batch that the scheduler plans and a runner computes, and what became of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from engine_svc.execution.runner import ScheduledSequence
 from engine_svc.request import ChoiceOutput
 from engine_svc.scheduling.sequence import Sequence
 
@@ -17,6 +16,51 @@ class StepLimits:
     max_num_seqs: int
     max_num_batched_tokens: int
     max_prefill_chunk: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledSequence:
+    """A run of tokens of one sequence to be computed in this step.
+
+    Keys and values of all tokens before ``start`` are in the cache already, and ``sequence.block_table`` has room for
+    the ``num_tokens`` of the run. When ``samples`` is true the last known token is in it, so the step must choose what
+    follows it. The run then goes on with ``drafts``, guesses of what will be chosen: the step may choose one token more
+    after each draft that it chose itself.
+    """
+
+    sequence: Sequence
+    start: int
+    num_tokens: int
+    drafts: tuple[int, ...] = ()
+
+    @property
+    def token_ids(self) -> list[int]:
+        """The run's tokens, drafts included."""
+        return [*self.sequence.token_ids[self.start : self._end], *self.drafts]
+
+    @property
+    def samples(self) -> bool:
+        """Whether the step chooses a next token for this sequence."""
+        return self._end == self.sequence.num_tokens
+
+    @property
+    def _end(self) -> int:
+        """Where the tokens end that are no drafts."""
+        return self.start + self.num_tokens - len(self.drafts)
+
+    @property
+    def prompt_rows(self) -> range:
+        """Positions of the run that tell how likely the prompt's next token was, where that is still owed."""
+        sequence = self.sequence
+        if not sequence.owes_prompt_logprobs:
+            return range(0)
+        first = max(self.start, sequence.num_prompt_logprobs)
+        return range(first, max(first, min(self.start + self.num_tokens, sequence.num_prompt_tokens - 1)))
+
+    @property
+    def answers(self) -> bool:
+        """Whether the step has anything to say of this sequence."""
+        return self.samples or len(self.prompt_rows) > 0
 
 
 @dataclass(slots=True)

@@ -57,6 +57,56 @@ def test_the_command_line_imports_no_service() -> None:
         assert not {top(name) for name in imports(path)} & set(SERVICES), path
 
 
+ENGINE_ROOMS = (
+    # What is asked for and told, and what is set.
+    *("config", "constraint", "request", "output", "validation", "heartbeat", "trim_memory"),
+    # What decides: without torch.
+    *("grammar", "scheduling", "generation", "metrics"),
+    # What computes.
+    *("weights", "layers", "kernels", "attention", "models", "execution", "sampling", "executors"),
+    # What steps, and what serves.
+    *("step_engine", "engine", "embedding", "loading", "step_loop", "backends", "servicer", "server", "__main__"),
+    # The library around all of it.
+    *("offline", "__init__"),
+)
+"""The engine's folders and files, each importing only from itself and from those before it."""
+
+
+def room(path: Path) -> str:
+    """The folder or file right below the service."""
+    return path.relative_to(ROOT / "engine_svc").parts[0].removesuffix(".py")
+
+
+def imported_rooms(path: Path) -> set[str]:
+    """The engine's rooms that a file of it imports from, at its beginning or anywhere else."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module == "engine_svc":
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and top(node.module) == "engine_svc":
+            found.add(node.module.split(".")[1])
+        elif isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("engine_svc.")}
+    return found
+
+
+def test_every_room_of_the_engine_has_its_place() -> None:
+    assert {room(path) for path in sources("engine_svc")} <= set(ENGINE_ROOMS)
+    assert len(set(ENGINE_ROOMS)) == len(ENGINE_ROOMS)
+
+
+def test_the_rooms_of_the_engine_import_in_one_direction() -> None:
+    for path in sources("engine_svc"):
+        below = {*ENGINE_ROOMS[: ENGINE_ROOMS.index(room(path)) + 1]}
+        assert imported_rooms(path) <= below, f"{path} imports {imported_rooms(path) - below}"
+
+
+@pytest.mark.parametrize("folder", ["scheduling", "grammar"])
+def test_what_decides_has_no_torch(folder: str) -> None:
+    for path in sources(f"engine_svc/{folder}"):
+        assert not {top(name) for name in imports(path)} & {"torch", "transformers"}, path
+
+
 @pytest.mark.parametrize(
     ("module", "absent"),
     [

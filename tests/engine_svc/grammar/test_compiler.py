@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from engine_svc.constraint import Constraint, Thinking
 from engine_svc.grammar.compiler import MAX_WAITING, GrammarCompiler
 from engine_svc.grammar.panics import Panic
 from engine_svc.grammar.token_bytes import simulated_tokens
 from engine_svc.grammar.vocabulary import load_vocabulary, vocabulary_of
-from engine_svc.request import Constraint, Request, SamplingParams, Thinking
+from engine_svc.request import Request, SamplingParams
 from svclib.errors import InvalidRequest, Overloaded, Unsupported
 from tests.engine_svc.grammar.given import EOS, choice, compiler, texts_of
 from tests.engine_svc.grammar.test_token_bytes import BYTE_LEVEL, folder

@@ -9,10 +9,11 @@ from typing import Any
 import jsonschema
 import pytest
 
+from engine_svc.constraint import Constraint
 from engine_svc.grammar.compiler import GrammarCompiler
 from engine_svc.grammar.vocabulary import load_vocabulary
 from engine_svc.offline.text import load_text
-from engine_svc.request import Constraint, Request, SamplingParams
+from engine_svc.request import Request, SamplingParams
 from modelfiles.gguf_vocabulary import read_vocabulary
 from tests.engine_svc.given import Answer
 from tests.engine_svc.running import load, run
