@@ -97,7 +97,7 @@ class Engine:
         return self._faults.guard(lambda: self._compute(batch), len(batch), request_ids)
 
     def _compute(self, batch: list[ScheduledSequence]) -> list[Sampled | Exception | None]:
-        answers = [scheduled.answers for scheduled in batch]
+        answers = [scheduled.has_output for scheduled in batch]
         results = self._runner.execute(batch)
         if len(results) != sum(answers):
             raise RuntimeError(f"{len(results)} results for {sum(answers)} sequences")
@@ -128,7 +128,7 @@ class Engine:
                 continue
             choices.setdefault(sequence.group_id, []).append(output)
             if output.finish_reason is not None:
-                self._runner.forget(sequence)
+                self._runner.release(sequence)
                 self._metrics.count_choice(output.finish_reason)
         now = time.time()
         for group_id, outputs in choices.items():
@@ -161,7 +161,7 @@ class Engine:
         alive = [sequence for sequence in sequences if sequence.status is not Status.FINISHED]
         for sequence in alive:
             self._scheduler.end(sequence)
-            self._runner.forget(sequence)
+            self._runner.release(sequence)
         return len(alive)
 
     def _count_drafts(self, batch: list[ScheduledSequence], results: list[Sampled | Exception | None]) -> None:

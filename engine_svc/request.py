@@ -58,7 +58,7 @@ class Request:
     """A prompt to be continued ``sampling_params.n`` times. ``arrived_at`` is in Unix seconds.
 
     ``open_ended`` says that the client set no ``max_tokens`` and got the rest of the context. Requests with different
-    ``cache_salt`` never share cached keys and values. ``grammar`` is the compiled constraint, if there is one.
+    ``cache_salt`` never share blocks of the KV cache. ``grammar`` is the compiled constraint, if there is one.
     ``output_token_ids`` were generated before: the one choice goes on after them as if they were its own.
     """
 
@@ -106,7 +106,7 @@ class PromptLogprobs:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """What one step produced for one sequence: mostly one token, several from a script or a speculation.
+    """What one step produced for one sequence: usually one token, several from a script or from accepted draft tokens.
 
     ``logprobs`` is as long as ``token_ids``, or empty when none were asked for. ``token_ids`` may be empty: nothing
     yet, ask again, but not before ``resume_at`` (seconds of ``time.monotonic``). With ``ended`` the choice ends after
@@ -126,7 +126,7 @@ class Sampled:
 class ChoiceOutput:
     """New tokens of one choice, and with its last ones why it ended; ``matched_token_id`` if a token ended it.
 
-    ``logprobs`` is as long as ``token_ids``, or empty when none were asked for. ``prompt`` is told before any token.
+    ``logprobs`` is as long as ``token_ids``, or empty when none were asked for. ``prompt`` comes before any token.
     """
 
     index: int

@@ -17,7 +17,7 @@ from engine_svc.embedding.interface import EmbedderInfo, EmbeddingRunner
 from engine_svc.embedding.validation import MAX_TOKENS, MAX_WAITING_TOKENS
 from engine_svc.execution.runner import Runner
 from engine_svc.grammar.compiler import GrammarCompiler
-from engine_svc.grammar.vocabulary import load_vocabulary
+from engine_svc.grammar.vocabulary import load_grammar_vocabulary
 from engine_svc.heartbeat import Heartbeat
 from engine_svc.loading import build_engine, capacity_of, compile_limits_of, describe, tokenizer_source
 from engine_svc.metrics import EngineMetrics
@@ -55,7 +55,7 @@ async def _generation(
     settings: Settings, runner: Runner, metrics: EngineMetrics, heartbeat: Heartbeat, on_death: Callable[[], None]
 ) -> Backend:
     info = runner.info
-    vocabulary = await asyncio.to_thread(lambda: load_vocabulary(tokenizer_source(settings), info.vocab_size))
+    vocabulary = await asyncio.to_thread(lambda: load_grammar_vocabulary(tokenizer_source(settings), info.vocab_size))
     engine = build_engine(settings, runner, metrics)
     log.info("loaded", **describe(settings, info))
     slots = Slots(settings.max_num_seqs, settings.max_waiting)

@@ -49,11 +49,11 @@ class Runner(Protocol):
         """What was loaded; does not change."""
 
     def execute(self, batch: SequenceOf[ScheduledSequence]) -> list[Sampled | Exception]:
-        """Compute a step; one result for each entry that ``answers``, in order, without tokens unless it ``samples``.
+        """Compute a step; one result for each entry that ``has_output``, in order, no tokens unless it ``samples``.
 
         An exception in the list is the fault of that one sequence. Raising is a fault of the whole step, and
         ``DeviceLost`` one of the process. Does not change the sequences.
         """
 
-    def forget(self, sequence: Sequence) -> None:
+    def release(self, sequence: Sequence) -> None:
         """Drop whatever is kept for a sequence that ended; called once for each."""

@@ -25,7 +25,7 @@ from engine_svc.grammar.reasoning import closing_of
 from engine_svc.grammar.source import check_size
 from engine_svc.grammar.store import GrammarStore
 from engine_svc.grammar.threads import DeepThreads
-from engine_svc.grammar.vocabulary import Vocabulary
+from engine_svc.grammar.vocabulary import GrammarVocabulary
 from engine_svc.request import Request
 from svclib.errors import InvalidRequest, Overloaded, Unsupported
 
@@ -42,7 +42,7 @@ class GrammarCompiler:
 
     def __init__(
         self,
-        vocabulary: Vocabulary | None,
+        vocabulary: GrammarVocabulary | None,
         observe: Callable[[float], None] = lambda _: None,
         limits: CompileLimits = DEFAULT_LIMITS,
     ) -> None:
@@ -120,7 +120,7 @@ class GrammarCompiler:
 class _Work:
     """What compiling takes: threads for both ways, child processes, memory."""
 
-    def __init__(self, vocabulary: Vocabulary, observe: Callable[[float], None], limits: CompileLimits) -> None:
+    def __init__(self, vocabulary: GrammarVocabulary, observe: Callable[[float], None], limits: CompileLimits) -> None:
         self.store = GrammarStore(limits.memory_bytes)
         self._vocabulary = vocabulary
         self._observe = observe

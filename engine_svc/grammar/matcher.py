@@ -13,7 +13,7 @@ from engine_svc.constraint import ConstraintKind, Mask, Thinking
 from engine_svc.grammar.follower import Fault, Follower
 from engine_svc.grammar.reasoning import Constrained, Free, ThinkingGate, Undecided
 from engine_svc.grammar.short_numbers import ShortNumbers
-from engine_svc.grammar.vocabulary import Vocabulary
+from engine_svc.grammar.vocabulary import GrammarVocabulary
 from svclib.errors import InvalidRequest
 
 
@@ -26,7 +26,7 @@ class CompiledGrammar:
     """See ``engine_svc.constraint.Grammar``. ``start`` is a matcher that has read nothing, ``numbers`` another
     for the numbers in it, if they need one (``numbers.py``)."""
 
-    vocabulary: Vocabulary
+    vocabulary: GrammarVocabulary
     kind: ConstraintKind
     start: LLMatcher
     numbers: LLMatcher | None = None

@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Vocabulary:
+class GrammarVocabulary:
     """The tokens of a model as bytes, and what llguidance made of them.
 
     ``size`` is the model's number of token ids. llguidance's own end of sequence is one beyond: which real tokens end a
@@ -37,7 +37,7 @@ class Vocabulary:
         return np.unpackbits(np.frombuffer(bits, np.uint8), count=self.size, bitorder="little").view(np.bool_)
 
 
-def load_vocabulary(source: str, size: int) -> Vocabulary | None:
+def load_grammar_vocabulary(source: str, size: int) -> GrammarVocabulary | None:
     """Of ``simulated``, a folder or a GGUF file; None if its tokens cannot be known. ``size`` is the model's."""
     try:
         tokens = simulated_tokens() if source in ("", MODEL_NAME) else read_token_bytes(Path(source))
@@ -47,12 +47,12 @@ def load_vocabulary(source: str, size: int) -> Vocabulary | None:
     return vocabulary_of(tokens, size)
 
 
-def vocabulary_of(tokens: TokenBytes, size: int) -> Vocabulary:
+def vocabulary_of(tokens: TokenBytes, size: int) -> GrammarVocabulary:
     """Cut or filled up to the model's size. Takes a second for 150,000 tokens."""
     padding = (b"",) * (size - len(tokens.spelled))
     special = frozenset(token_id for token_id in tokens.special if token_id < size)
     tokens = TokenBytes((*tokens.spelled, *padding)[:size], special)
-    return Vocabulary(tokens, size, LLTokenizer(_ForLlguidance(tokens)))
+    return GrammarVocabulary(tokens, size, LLTokenizer(_ForLlguidance(tokens)))
 
 
 def write_tokens(tokens: TokenBytes, path: Path) -> None:

@@ -84,9 +84,9 @@ class Generator:
     def _compile(self) -> Callable[[Constraint], Grammar]:
         """Compiles constraints. Made when there is one: the vocabulary takes its time."""
         from engine_svc.grammar.compiler import GrammarCompiler
-        from engine_svc.grammar.vocabulary import load_vocabulary
+        from engine_svc.grammar.vocabulary import load_grammar_vocabulary
 
-        vocabulary = load_vocabulary(tokenizer_source(self._settings), self._info.vocab_size)
+        vocabulary = load_grammar_vocabulary(tokenizer_source(self._settings), self._info.vocab_size)
         return GrammarCompiler(vocabulary, limits=compile_limits_of(self._settings)).compile
 
     def _add(self, request: Request) -> int:

@@ -57,7 +57,7 @@ def test_the_command_line_imports_no_service() -> None:
         assert not {top(name) for name in imports(path)} & set(SERVICES), path
 
 
-ENGINE_ROOMS = (
+ROOMS_IN_ORDER = (
     # What is asked for and told, and what is set.
     *("config", "constraint", "request", "output", "validation", "heartbeat", "trim_memory"),
     # What decides: without torch.
@@ -91,13 +91,13 @@ def imported_rooms(path: Path) -> set[str]:
 
 
 def test_every_room_of_the_engine_has_its_place() -> None:
-    assert {room(path) for path in sources("engine_svc")} <= set(ENGINE_ROOMS)
-    assert len(set(ENGINE_ROOMS)) == len(ENGINE_ROOMS)
+    assert {room(path) for path in sources("engine_svc")} <= set(ROOMS_IN_ORDER)
+    assert len(set(ROOMS_IN_ORDER)) == len(ROOMS_IN_ORDER)
 
 
 def test_the_rooms_of_the_engine_import_in_one_direction() -> None:
     for path in sources("engine_svc"):
-        below = {*ENGINE_ROOMS[: ENGINE_ROOMS.index(room(path)) + 1]}
+        below = {*ROOMS_IN_ORDER[: ROOMS_IN_ORDER.index(room(path)) + 1]}
         assert imported_rooms(path) <= below, f"{path} imports {imported_rooms(path) - below}"
 
 
