@@ -47,7 +47,7 @@ class Matcher(Protocol):
         """What may follow ``output``; None if nothing may: the sequence is over.
 
         Without ``may_end`` the ending tokens are left out as long as there is anything else to say. Raises
-        ``InvalidRequest`` when the constraint turns out to be too complex, or no token can go on.
+        ``InvalidRequest`` when the constraint turns out to be too complex, or a dead end.
         """
 
     def is_over(self, output: SequenceOf[int]) -> bool:

@@ -76,7 +76,7 @@ class GrammarCompiler:
             grammar = await self._compiled(constraint)
         finally:
             self._num_attaching -= 1
-        return replace(request, grammar=_behind(request.thinking, grammar))
+        return replace(request, grammar=_after_reasoning(request.thinking, grammar))
 
     def compile(self, constraint: Constraint) -> CompiledGrammar:
         """Raises ``InvalidRequest`` naming the constraint's kind, if it is wrong, too large or not supported.
@@ -168,8 +168,8 @@ class _Work:
         return grammar
 
 
-def _behind(thinking: Thinking | None, grammar: CompiledGrammar) -> CompiledGrammar:
-    """The grammar of what follows the thinking. Raises ``InvalidRequest`` if nothing could close it."""
+def _after_reasoning(thinking: Thinking | None, grammar: CompiledGrammar) -> CompiledGrammar:
+    """The grammar of what comes after reasoning ends. Raises ``InvalidRequest`` if nothing could close it."""
     if thinking is not None and not closing_of(thinking, grammar.vocabulary.tokens.spelled):
         raise InvalidRequest("these tokens have no text that could be found", param="reasoning_end_token_ids")
     return replace(grammar, thinking=thinking)

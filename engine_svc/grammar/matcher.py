@@ -122,7 +122,7 @@ class SequenceMatcher:
             return mask
         if accepting:
             return None
-        raise InvalidRequest("no token can go on where the output stands", param=self._kind)
+        raise InvalidRequest("constraint dead end: no token is allowed", param=self._kind)
 
     def _without_ends(self, mask: Mask) -> Mask:
         """The mask without tokens that the constraint would allow as text and that end the sequence."""
