@@ -19,10 +19,10 @@ from typing import Any, Final
 import numpy as np
 from tokenizers import Tokenizer
 
+from engine_svc.constraint import Constraint
 from engine_svc.grammar.compiler import GrammarCompiler
 from engine_svc.grammar.token_bytes import read_token_bytes
 from engine_svc.grammar.vocabulary import vocabulary_of
-from engine_svc.request import Constraint
 
 _ADDRESS: Final[dict[str, Any]] = {
     "type": "object",

@@ -31,7 +31,7 @@ _FOR_SCRIPTS: Final = frozenset({"simulated_step_ms", "tokenizer"})
 
 
 class Settings(ServiceSettings):
-    """What the engine is told at start."""
+    """Settings of one engine process."""
 
     model_config = SettingsConfigDict(env_prefix="ENGINE_")
 
@@ -48,16 +48,16 @@ class Settings(ServiceSettings):
     )
     dtype: Literal["auto", "float32", "bfloat16"] = Field(
         default="auto",
-        description="element type of weights and cache; auto takes what suits the weights",
+        description="precision of weights and KV cache; auto takes what suits the weights",
     )
     quantization: Literal["auto", "none", "int16", "int8"] = Field(
         default="auto",
-        description="multiply by floats (`none`) or by integers: weights of 8 bits, or of 4 where stored so, and "
-        "activations of 8, with 15 where they stand out (`int8`), or of 15 throughout (`int16`); `auto` is `int8` "
-        "where weights are stored as integers, the processor is fast at it and no `dtype` is asked for, else `none`",
+        description="`none` multiplies floats; `int8` multiplies weights of 8 bits, or 4 where stored so, by "
+        "activations of 8 bits, 15 in groups with outliers; `int16` by activations of 15 bits throughout; `auto` is "
+        "`int8` where weights are stored as integers, the processor is fast at it and no `dtype` is set, else `none`",
     )
     max_model_len: int | None = Field(
-        default=None, ge=1, description="most tokens of prompt and output together; none takes the model's own limit"
+        default=None, ge=1, description="maximum tokens of prompt and output together; none takes the model's own limit"
     )
     num_threads: int | None = Field(default=None, ge=1, description="CPU threads of a step; none lets torch choose")
     attention_backend: Literal["auto", "reference", "cpu"] = Field(
@@ -67,28 +67,34 @@ class Settings(ServiceSettings):
 
     deterministic: bool = Field(
         default=False,
-        description="compute each token as if it were alone: the same answer whatever runs beside it; slower",
+        description="batch-invariant: the same request gives the same tokens whatever else runs; slower in plain torch",
     )
 
-    block_size: int = Field(default=16, ge=1, le=1024, description="tokens in one cache block")
-    kv_cache_memory_mb: int = Field(default=512, ge=1, description="memory for keys and values, MiB")
-    num_blocks: int | None = Field(default=None, ge=1, description="cache blocks; none fills `kv_cache_memory_mb`")
-    enable_prefix_caching: bool = Field(default=True, description="reuse the blocks of known prompt beginnings")
+    block_size: int = Field(default=16, ge=1, le=1024, description="tokens per block of the KV cache")
+    kv_cache_memory_mb: int = Field(default=512, ge=1, description="memory of the KV cache, MiB")
+    num_blocks: int | None = Field(
+        default=None, ge=1, description="blocks of the KV cache; none fills `kv_cache_memory_mb`"
+    )
+    enable_prefix_caching: bool = Field(
+        default=True, description="prefix caching: reuse the blocks of prompt prefixes seen before"
+    )
 
-    max_num_seqs: int = Field(default=64, ge=1, description="most sequences in one step")
-    max_num_batched_tokens: int = Field(default=512, ge=1, description="most tokens in one step")
-    max_prefill_chunk: int = Field(default=256, ge=1, description="most tokens of one sequence in one step")
+    max_num_seqs: int = Field(default=64, ge=1, description="maximum sequences per step")
+    max_num_batched_tokens: int = Field(default=512, ge=1, description="token budget per step")
+    max_prefill_chunk: int = Field(
+        default=256, ge=1, description="chunked prefill: maximum tokens of one sequence per step"
+    )
     max_waiting: int = Field(default=512, ge=0, description="choices that may wait beyond `max_num_seqs`")
 
     speculation: Literal["auto", "ngram", "off"] = Field(
         default="auto",
-        description="guess tokens from what was said before (`ngram`), or not; auto does where it cannot change a bit",
+        description="n-gram (prompt-lookup) speculative decoding; auto uses it where the model is batch-invariant",
     )
     num_speculative_tokens: int = Field(
-        default=8, ge=1, le=64, description="most guessed tokens of a sequence in a step"
+        default=8, ge=1, le=64, description="maximum draft tokens of a sequence per step"
     )
     max_speculative_step_tokens: int = Field(
-        default=32, ge=2, le=1024, description="guessed tokens are added to a step up to so many tokens"
+        default=32, ge=2, le=1024, description="a step gets draft tokens only up to this many tokens in all"
     )
 
     grammar_compile_seconds: float = Field(
@@ -135,7 +141,9 @@ class Settings(ServiceSettings):
     def check_generation(self) -> None:
         """Whether a model that generates can do with the settings. Raises ``SettingsError``."""
         if self.max_num_batched_tokens < self.max_num_seqs:
-            raise SettingsError("max_num_batched_tokens must be at least max_num_seqs, or someone would starve")
+            raise SettingsError(
+                "max_num_batched_tokens must be at least max_num_seqs, so that every running sequence can progress"
+            )
 
     def check_embedding(self) -> None:
         """Whether a model that embeds has a use for all settings. Raises ``SettingsError``."""

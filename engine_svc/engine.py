@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import Final
 
 import structlog
 
-from engine_svc.execution.runner import DeviceLost, Runner, ScheduledSequence
+from engine_svc.execution.runner import Runner
 from engine_svc.generation import Generation
 from engine_svc.metrics import EngineMetrics
 from engine_svc.output import Loads, RequestOutput
 from engine_svc.request import ChoiceOutput, Request, Sampled
 from engine_svc.scheduling.scheduler import Scheduler
 from engine_svc.scheduling.sequence import Sequence, Status
-from engine_svc.scheduling.step import Outcome, Plan
-from svclib.errors import InvalidRequest, public
-
-MAX_STEP_FAULTS: Final = 5
-"""So many steps in a row that failed as a whole mean that the device is lost."""
+from engine_svc.scheduling.step import Outcome, Plan, ScheduledSequence
+from engine_svc.step_engine import StepFaults
+from svclib.errors import InvalidRequest, ServiceError, public
 
 log = structlog.get_logger(__name__)
 
@@ -38,8 +35,13 @@ class Engine:
         self._metrics = metrics
         self._generations: dict[int, Generation] = {}
         self._outputs: list[RequestOutput] = []
-        self._num_faults = 0
-        self.loads = self._measure()
+        self._faults = StepFaults(metrics, "step failed")
+        self._loads = self._measure()
+
+    @property
+    def loads(self) -> Loads:
+        """The load of the last step; from any thread."""
+        return self._loads
 
     def add(self, group_id: int, request: Request) -> None:
         """Take a request; its choices get the sequence numbers from ``group_id`` on."""
@@ -83,21 +85,22 @@ class Engine:
         outputs, self._outputs = self._outputs, []
         return outputs
 
+    def failed(self, group_id: int, error: ServiceError) -> RequestOutput:
+        """The last output of a request that ends with an error."""
+        return RequestOutput(group_id, [], error=error)
+
     def _execute(self, batch: list[ScheduledSequence]) -> list[Sampled | Exception | None]:
         """Results in step with the batch, checked; the same exception for all when the step failed as a whole."""
         if not batch:
             return []
-        answers = [scheduled.answers for scheduled in batch]
-        try:
-            results = self._runner.execute(batch)
-            if len(results) != sum(answers):
-                raise RuntimeError(f"{len(results)} results for {sum(answers)} sequences")
-        except DeviceLost:
-            raise
-        except Exception as error:
-            self._note_fault(error, batch)
-            return [error] * len(batch)
-        self._num_faults = 0
+        request_ids = (scheduled.sequence.request.request_id for scheduled in batch)
+        return self._faults.guard(lambda: self._compute(batch), len(batch), request_ids)
+
+    def _compute(self, batch: list[ScheduledSequence]) -> list[Sampled | Exception | None]:
+        answers = [scheduled.has_output for scheduled in batch]
+        results = self._runner.execute(batch)
+        if len(results) != sum(answers):
+            raise RuntimeError(f"{len(results)} results for {sum(answers)} sequences")
         checked = map(self._checked, results)
         return [next(checked) if answered else None for answered in answers]
 
@@ -109,14 +112,6 @@ class Engine:
             if not 0 <= token_id < vocab_size:
                 return ValueError(f"token id {token_id} is outside the vocabulary of {vocab_size}")
         return result
-
-    def _note_fault(self, error: Exception, batch: list[ScheduledSequence]) -> None:
-        self._metrics.count_step_fault()
-        self._num_faults += 1
-        request_ids = sorted({scheduled.sequence.request.request_id for scheduled in batch})
-        log.error("step failed", request_ids=request_ids, faults_in_a_row=self._num_faults, exc_info=error)
-        if self._num_faults >= MAX_STEP_FAULTS:
-            raise DeviceLost(f"{self._num_faults} steps in a row failed") from error
 
     def _note_starts(self, admitted: Iterable[Sequence]) -> None:
         for sequence in admitted:
@@ -133,7 +128,7 @@ class Engine:
                 continue
             choices.setdefault(sequence.group_id, []).append(output)
             if output.finish_reason is not None:
-                self._runner.forget(sequence)
+                self._runner.release(sequence)
                 self._metrics.count_choice(output.finish_reason)
         now = time.time()
         for group_id, outputs in choices.items():
@@ -159,14 +154,14 @@ class Engine:
         else:
             log.error("request failed", request_id=request_id, choice=sequence.index, exc_info=error)
             self._metrics.count_failure(num_choices)
-        self._outputs.append(RequestOutput(generation.group_id, [], error=public(error)))
+        self._outputs.append(self.failed(generation.group_id, public(error)))
 
     def _end(self, sequences: Iterable[Sequence]) -> int:
         """Take sequences from the scheduler and the runner; how many of them were alive."""
         alive = [sequence for sequence in sequences if sequence.status is not Status.FINISHED]
         for sequence in alive:
             self._scheduler.end(sequence)
-            self._runner.forget(sequence)
+            self._runner.release(sequence)
         return len(alive)
 
     def _count_drafts(self, batch: list[ScheduledSequence], results: list[Sampled | Exception | None]) -> None:
@@ -176,7 +171,7 @@ class Engine:
                 self._metrics.count_draft(len(scheduled.drafts), num_accepted)
 
     def _measure_step(self, plan: Plan, outcomes: list[Outcome], started: float) -> None:
-        self.loads = self._measure()
+        self._loads = self._measure()
         if plan.batch:
             self._metrics.count_step(
                 num_tokens=plan.num_tokens,

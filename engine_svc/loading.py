@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 from engine_svc.config import Settings
@@ -91,6 +92,21 @@ def build_engine(settings: Settings, runner: Runner, metrics: EngineMetrics) -> 
 def capacity_of(settings: Settings, info: RunnerInfo) -> Capacity:
     """What a request to that engine may hold."""
     return Capacity(info.max_model_len, settings.block_size, info.num_blocks)
+
+
+def tokenizer_source(settings: Settings) -> str:
+    """Where the tokenizer is whose tokens the output is made of: a folder or a GGUF file, or ``simulated``.
+
+    A folder with a tokenizer need not hold a model. Raises ``ModelLoadError`` if there is no such thing.
+    """
+    source = settings.vocabulary_source
+    if source in ("", MODEL_NAME):
+        return MODEL_NAME
+    # Imported here because it takes its time.
+    from engine_svc.weights.source import locate
+
+    folder = Path(source).expanduser()
+    return str(folder if (folder / "tokenizer.json").is_file() else locate(source))
 
 
 def compile_limits_of(settings: Settings) -> CompileLimits:

@@ -36,11 +36,15 @@ class EngineMetrics:
         self._generation_tokens = self._counter("vllm:generation_tokens", "Tokens generated.")
         self._cache_queries = self._counter("vllm:prefix_cache_queries", "Prompt tokens looked up in the prefix cache.")
         self._cache_hits = self._counter("vllm:prefix_cache_hits", "Prompt tokens found in the prefix cache.")
-        self._preemptions = self._counter("vllm:num_preemptions", "Times a sequence lost its blocks to an older one.")
-        self._drafts = self._counter("vllm:spec_decode_num_drafts", "Times that tokens of a sequence were guessed.")
-        self._draft_tokens = self._counter("vllm:spec_decode_num_draft_tokens", "Tokens guessed.")
-        self._accepted_tokens = self._counter("vllm:spec_decode_num_accepted_tokens", "Tokens guessed right.")
-        self._aborted = self._counter("pellucid_engine_requests_aborted", "Requests that their clients gave up.")
+        self._preemptions = self._counter(
+            "vllm:num_preemptions", "Preemptions: times a sequence lost its blocks to another."
+        )
+        self._drafts = self._counter(
+            "vllm:spec_decode_num_drafts", "Drafts: times that a sequence had draft tokens in a step."
+        )
+        self._draft_tokens = self._counter("vllm:spec_decode_num_draft_tokens", "Draft tokens proposed.")
+        self._accepted_tokens = self._counter("vllm:spec_decode_num_accepted_tokens", "Draft tokens accepted.")
+        self._aborted = self._counter("pellucid_engine_requests_aborted", "Requests aborted by their clients.")
         self._failed = self._counter("pellucid_engine_requests_failed", "Requests that ended with an error.")
         self._step_faults = self._counter("pellucid_engine_step_faults", "Steps that failed as a whole.")
         self._queue_time = self._phase("vllm:request_queue_time_seconds", "From arrival to the first step.")
@@ -63,7 +67,7 @@ class EngineMetrics:
             "enable_prefix_caching": str(enable_prefix_caching),
             "cache_dtype": cache_dtype,
         }
-        info = Gauge("vllm:cache_config_info", "Layout of the cache.", list(labels), registry=self._registry)
+        info = Gauge("vllm:cache_config_info", "Layout of the KV cache.", list(labels), registry=self._registry)
         info.labels(**labels).set(1)
 
     def watch_loads(self, loads: Callable[[], Loads], num_blocks: int) -> None:
@@ -72,11 +76,11 @@ class EngineMetrics:
         A model that embeds has no blocks.
         """
         self._watch("vllm:num_requests_running", "Sequences being computed.", lambda: loads().num_running)
-        self._watch("vllm:num_requests_waiting", "Sequences waiting for a place.", lambda: loads().num_waiting)
+        self._watch("vllm:num_requests_waiting", "Sequences waiting to be scheduled.", lambda: loads().num_waiting)
         if num_blocks:
             self._watch(
                 "vllm:kv_cache_usage_perc",
-                "Part of the cache in use; 1 is all of it.",
+                "Share of the KV cache in use; 1 is all of it.",
                 lambda: 1.0 - loads().num_free_blocks / num_blocks,
             )
 
@@ -102,7 +106,7 @@ class EngineMetrics:
         self._prompt_tokens.inc(num_tokens)
 
     def count_draft(self, num_tokens: int, num_accepted: int) -> None:
-        """So many tokens of a sequence were guessed in a step, so many of them right."""
+        """A sequence had this many draft tokens in a step, and so many of them were accepted."""
         self._drafts.inc()
         self._draft_tokens.inc(num_tokens)
         self._accepted_tokens.inc(num_accepted)

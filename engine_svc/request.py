@@ -5,22 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from engine_svc.grammar.interface import Grammar
+from engine_svc.constraint import Constraint, Grammar, Thinking
 
 FinishReason = Literal["stop", "length"]
-ConstraintKind = Literal["json_object", "json_schema", "regex", "choice", "grammar"]
-
-
-@dataclass(frozen=True, slots=True)
-class Constraint:
-    """What an output must match, as it was asked for: ``text`` is the schema, pattern or grammar.
-
-    ``kind`` is the field of ``SamplingParams`` in engine.proto, which says more. Only a choice has ``choices``.
-    """
-
-    kind: ConstraintKind
-    text: str = ""
-    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,23 +54,11 @@ class Script:
 
 
 @dataclass(frozen=True, slots=True)
-class Thinking:
-    """The beginning of an output that a constraint leaves free: everything up to the closing tag.
-
-    With ``is_open`` the output starts inside; otherwise only an output that begins with the opening tag thinks.
-    """
-
-    is_open: bool
-    start_token_ids: tuple[int, ...]
-    end_token_ids: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Request:
     """A prompt to be continued ``sampling_params.n`` times. ``arrived_at`` is in Unix seconds.
 
     ``open_ended`` says that the client set no ``max_tokens`` and got the rest of the context. Requests with different
-    ``cache_salt`` never share cached keys and values. ``grammar`` is the compiled constraint, if there is one.
+    ``cache_salt`` never share blocks of the KV cache. ``grammar`` is the compiled constraint, if there is one.
     ``output_token_ids`` were generated before: the one choice goes on after them as if they were its own.
     """
 
@@ -98,6 +73,16 @@ class Request:
     thinking: Thinking | None = None
     output_token_ids: tuple[int, ...] = ()
     grammar: Grammar | None = None
+
+    @property
+    def num_seqs(self) -> int:
+        """One sequence for each choice."""
+        return self.sampling_params.n
+
+    @property
+    def num_slots(self) -> int:
+        """One slot for each choice."""
+        return self.sampling_params.n
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +106,7 @@ class PromptLogprobs:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """What one step produced for one sequence: mostly one token, several from a script or a speculation.
+    """What one step produced for one sequence: usually one token, several from a script or from accepted draft tokens.
 
     ``logprobs`` is as long as ``token_ids``, or empty when none were asked for. ``token_ids`` may be empty: nothing
     yet, ask again, but not before ``resume_at`` (seconds of ``time.monotonic``). With ``ended`` the choice ends after
@@ -141,7 +126,7 @@ class Sampled:
 class ChoiceOutput:
     """New tokens of one choice, and with its last ones why it ended; ``matched_token_id`` if a token ended it.
 
-    ``logprobs`` is as long as ``token_ids``, or empty when none were asked for. ``prompt`` is told before any token.
+    ``logprobs`` is as long as ``token_ids``, or empty when none were asked for. ``prompt`` comes before any token.
     """
 
     index: int

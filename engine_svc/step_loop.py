@@ -1,7 +1,8 @@
-"""The step loop's thread, and the only way between it and the event loop.
+"""The thread that steps an engine, and the only way between it and the event loop.
 
 Commands go to the thread through a queue; outputs come back with one call for each step, however many requests it
-moved. The thread sleeps when there is nothing to do. Knows what a request is, not what a step does.
+moved. The thread sleeps when there is nothing to do. Knows neither what a request asks for nor what a step computes, so
+it runs an engine that generates and one that embeds alike.
 """
 
 from __future__ import annotations
@@ -12,36 +13,48 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import structlog
 
-from engine_svc.engine import Engine
 from engine_svc.heartbeat import Heartbeat
-from engine_svc.output import Loads, RequestOutput
-from engine_svc.request import Request
-from engine_svc.scheduling.capacity import Places
+from engine_svc.output import Loads
+from engine_svc.scheduling.capacity import Slots
+from engine_svc.step_engine import EngineOutput, EngineRequest, StepEngine
 from svclib.errors import Unavailable
 
 _JOIN_SECONDS: Final = 5.0
 
-Listener = Callable[[RequestOutput], None]
-"""Called on the event loop with every output of one request, the last one included."""
+RequestT = TypeVar("RequestT", bound=EngineRequest)
+OutputT = TypeVar("OutputT", bound=EngineOutput)
 
 log = structlog.get_logger(__name__)
 
 
-class StepLoop:
-    """Runs an engine. Every method but the thread's own belongs to the event loop's thread."""
+class StepLoop(Generic[RequestT, OutputT]):
+    """Runs an engine. Every method but the thread's own belongs to the event loop's thread.
 
-    def __init__(self, engine: Engine, places: Places, heartbeat: Heartbeat, on_death: Callable[[], None]) -> None:
+    A listener is called on the event loop with every output of its request, the last one included.
+    """
+
+    def __init__(
+        self,
+        engine: StepEngine[RequestT, OutputT],
+        slots: Slots,
+        heartbeat: Heartbeat,
+        on_death: Callable[[], None],
+    ) -> None:
         self._engine = engine
-        self._places = places
+        self._slots = slots
         self._heartbeat = heartbeat
         self._on_death = on_death
         self._commands: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._listeners: dict[int, tuple[Request, Listener]] = {}
+        self._listeners: dict[int, tuple[RequestT, Callable[[OutputT], None]]] = {}
+        self._num_seqs = 0
         self._next_group_id = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._draining = False
         self._halted = False
         self._dead = False
         self._thread = threading.Thread(target=self._run, name="step-loop", daemon=True)
@@ -52,6 +65,11 @@ class StepLoop:
         self._loop = asyncio.get_running_loop()
         self._thread.start()
 
+    async def drain(self) -> None:
+        """Refuse new requests, and return when the running ones have ended."""
+        self._draining = True
+        await self._idle.wait()
+
     async def stop(self) -> None:
         """End the thread, after the step it is in. A thread that hangs is left behind."""
         self._commands.put(self._halt)
@@ -61,50 +79,57 @@ class StepLoop:
     def loads(self) -> Loads:
         """The load now; from any thread. Requests on their way to the thread count as waiting."""
         loads = self._engine.loads
-        num_waiting = max(0, self._places.num_taken - loads.num_running)
-        return Loads(loads.num_running, num_waiting, loads.num_free_blocks)
+        return Loads(loads.num_running, max(0, self._num_seqs - loads.num_running), loads.num_free_blocks)
 
-    def submit(self, request: Request, listener: Listener) -> int:
+    def submit(self, request: RequestT, listener: Callable[[OutputT], None]) -> int:
         """Hand a request over; returns the group id that names it.
 
-        Raises ``Overloaded`` when the queue is full, ``InvalidRequest`` when it can never hold so many choices, and
-        ``Unavailable`` when the engine is lost.
+        Raises ``Overloaded`` when the queue is full, ``InvalidRequest`` when it can never hold the request, and
+        ``Unavailable`` when the engine has failed or shuts down.
         """
         if self._dead:
-            raise _gone()
-        self._places.take(request.sampling_params.n)
+            raise _engine_failed()
+        if self._draining:
+            raise Unavailable("the server is shutting down", retry_after=1.0)
+        self._slots.take(request.num_slots)
         group_id = self._next_group_id
-        self._next_group_id += request.sampling_params.n
+        self._next_group_id += request.num_seqs
+        self._num_seqs += request.num_seqs
         self._listeners[group_id] = (request, listener)
+        self._idle.clear()
         self._commands.put(partial(self._engine.add, group_id, request))
         return group_id
 
     def abort(self, group_id: int) -> None:
-        """Forget a request: its listener hears no more of it, and the next step is made without it."""
-        if self._forget(group_id) is not None:
-            self._commands.put(partial(self._engine.abort, group_id))
+        """Release a request: its listener is not called again, and the next step is made without it."""
+        if self._release(group_id) is not None:
+            self.command(partial(self._engine.abort, group_id))
 
-    def stop_choice(self, group_id: int, index: int) -> None:
-        """End one choice of a request. The request ends as usual with its last choice."""
-        self._commands.put(partial(self._engine.stop_choice, group_id, index))
+    def command(self, action: Callable[[], None]) -> None:
+        """Have the thread do something between two steps, after everything that it was told before."""
+        self._commands.put(action)
 
-    def _deliver(self, outputs: list[RequestOutput]) -> None:
+    def _deliver(self, outputs: list[OutputT]) -> None:
         for output in outputs:
             group_id = output.group_id
-            known = self._forget(group_id) if output.is_last else self._listeners.get(group_id)
+            known = self._release(group_id) if output.is_last else self._listeners.get(group_id)
             if known is not None:
                 _, listener = known
                 listener(output)
 
-    def _forget(self, group_id: int) -> tuple[Request, Listener] | None:
+    def _release(self, group_id: int) -> tuple[RequestT, Callable[[OutputT], None]] | None:
         known = self._listeners.pop(group_id, None)
         if known is not None:
-            self._places.give_back(known[0].sampling_params.n)
+            request, _ = known
+            self._slots.release(request.num_slots)
+            self._num_seqs -= request.num_seqs
+            if not self._listeners:
+                self._idle.set()
         return known
 
     def _die(self) -> None:
         self._dead = True
-        self._deliver([RequestOutput(group_id, [], error=_gone()) for group_id in self._listeners])
+        self._deliver([self._engine.failed(group_id, _engine_failed()) for group_id in self._listeners])
         self._on_death()
 
     def _run(self) -> None:
@@ -145,5 +170,5 @@ class StepLoop:
         self._halted = True
 
 
-def _gone() -> Unavailable:
-    return Unavailable("the engine is lost and starts again", retry_after=1.0)
+def _engine_failed() -> Unavailable:
+    return Unavailable("engine failed; restarting", retry_after=1.0)

@@ -11,7 +11,8 @@ from operator import attrgetter
 from struct import pack, unpack
 from typing import Final
 
-from engine_svc.request import SamplingParams, Script, Thinking
+from engine_svc.constraint import Thinking
+from engine_svc.request import SamplingParams, Script
 from svclib.errors import InvalidRequest
 
 MAX_CHOICES: Final = 128

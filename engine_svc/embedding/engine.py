@@ -1,54 +1,59 @@
 """The embedding engine: requests in, one pass after another, vectors out.
 
-Belongs to one thread, the embedding loop's (``loop.py``). A fault stays where it happened: a bad vector ends its
-request, a failed pass the requests in it, and only a lost device, or one pass failing after another, ends the engine
-with ``DeviceLost``.
+Belongs to one thread, the step loop's (``step_loop.py``), for which a pass is a step. A fault stays where it happened:
+a bad vector ends its request, a failed pass the requests in it, and only a lost device, or one pass failing after
+another, ends the engine with ``DeviceLost``.
 """
 
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import structlog
 
-from engine_svc.embedding.interface import EmbedderInfo, EmbeddingRunner, Vector
+from engine_svc.embedding.interface import EmbeddingOutput, EmbeddingRequest, EmbeddingRunner, Vector
 from engine_svc.embedding.queue import EmbeddingQueue, Job, Turn
-from engine_svc.engine import MAX_STEP_FAULTS
-from engine_svc.execution.runner import DeviceLost
 from engine_svc.metrics import EngineMetrics
+from engine_svc.output import Loads
+from engine_svc.step_engine import StepFaults
+from svclib.errors import ServiceError
 
 log = structlog.get_logger(__name__)
 
 
 class EmbeddingEngine:
-    """Owns the requests. ``num_running`` is how many are in the pass that is being computed; readable by any thread."""
+    """Owns the requests. See ``engine_svc.step_engine.StepEngine``."""
 
     def __init__(self, runner: EmbeddingRunner, metrics: EngineMetrics) -> None:
         self._runner = runner
         self._metrics = metrics
         self._queue = EmbeddingQueue(runner.info.max_num_batched_tokens)
-        self._num_faults = 0
-        self.num_running = 0
+        self._jobs: dict[int, Job] = {}
+        self._outputs: list[EmbeddingOutput] = []
+        self._faults = StepFaults(metrics, "pass failed")
+        self._num_running = 0
 
     @property
-    def info(self) -> EmbedderInfo:
-        return self._runner.info
+    def loads(self) -> Loads:
+        """Requests in the pass that is being computed, and all others; from any thread."""
+        return Loads(self._num_running, max(0, len(self._jobs) - self._num_running), 0)
 
-    def add(self, job: Job) -> None:
+    def add(self, group_id: int, request: EmbeddingRequest) -> None:
+        job = self._jobs[group_id] = Job(request, partial(self._end, group_id))
         self._queue.add(job)
 
-    def drop(self, job: Job) -> None:
-        """End a request without a word; has no effect on one that is over."""
-        if not job.is_over:
+    def abort(self, group_id: int) -> None:
+        job = self._jobs.pop(group_id, None)
+        if job is not None:
             job.give_up()
             self._queue.drop(job)
             self._metrics.count_abort(1)
 
     def step(self) -> bool:
-        """Compute one pass. False if there was nothing to do. Raises ``DeviceLost`` when there will never be one."""
         started = time.monotonic()
         turns = self._queue.take()
-        self.num_running = len({turn.job for turn in turns})
+        self._num_running = len({turn.job for turn in turns})
         if not turns:
             return False
         results = self._execute(turns)
@@ -58,24 +63,21 @@ class EmbeddingEngine:
             self._hand_over(job, result)
         return True
 
+    def take_outputs(self) -> list[EmbeddingOutput]:
+        outputs, self._outputs = self._outputs, []
+        return outputs
+
+    def seconds_until_due(self) -> None:
+        """Texts are due as soon as they are there."""
+
+    def failed(self, group_id: int, error: ServiceError) -> EmbeddingOutput:
+        return EmbeddingOutput(group_id, error)
+
     def _execute(self, turns: list[Turn]) -> list[Vector | Exception]:
         """Results in step with the turns; the same exception for all when the pass failed as a whole."""
-        try:
-            results = self._runner.execute([turn.input for turn in turns])
-        except DeviceLost:
-            raise
-        except Exception as error:
-            self._note_fault(error)
-            return [error] * len(turns)
-        self._num_faults = 0
-        return results
-
-    def _note_fault(self, error: Exception) -> None:
-        self._metrics.count_step_fault()
-        self._num_faults += 1
-        log.error("pass failed", faults_in_a_row=self._num_faults, exc_info=error)
-        if self._num_faults >= MAX_STEP_FAULTS:
-            raise DeviceLost(f"{self._num_faults} passes in a row failed") from error
+        inputs = [turn.input for turn in turns]
+        request_ids = (turn.job.request.request_id for turn in turns)
+        return self._faults.guard(lambda: self._runner.execute(inputs), len(turns), request_ids)
 
     def _hand_over(self, job: Job, result: Vector | Exception) -> None:
         if job.is_over:
@@ -88,3 +90,7 @@ class EmbeddingEngine:
         self._queue.drop(job)
         self._metrics.count_failure(1)
         job.fail(result)
+
+    def _end(self, group_id: int, outcome: list[Vector] | ServiceError) -> None:
+        del self._jobs[group_id]
+        self._outputs.append(EmbeddingOutput(group_id, outcome))

@@ -9,6 +9,8 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from svclib.errors import ServiceError
+
 Pooling = Literal["cls", "mean", "last"]
 """How the vectors of all tokens become one: that of the first token, their mean, that of the last token."""
 
@@ -48,6 +50,29 @@ class EmbeddingRequest:
     @property
     def num_tokens(self) -> int:
         return sum(map(len, self.inputs))
+
+    @property
+    def num_seqs(self) -> int:
+        """A request is counted as one, however many texts it has."""
+        return 1
+
+    @property
+    def num_slots(self) -> int:
+        """One slot for each token."""
+        return self.num_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingOutput:
+    """The end of the request ``group_id``: one vector for each text, in order, or an error."""
+
+    group_id: int
+    outcome: list[Vector] | ServiceError
+
+    @property
+    def is_last(self) -> bool:
+        """A request has one output."""
+        return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from engine_svc.embedding.interface import EmbeddingInput, EmbeddingRequest, Vec
 from svclib.errors import ServiceError, public
 
 Listener = Callable[[list[Vector] | ServiceError], None]
-"""Told once how a request ended: all its vectors, or an error."""
+"""Called once with how a request ended: all its vectors, or an error."""
 
 
 class Job:

@@ -62,8 +62,8 @@ class ModelRunner:
             return sampled
         return add_prompt_logprobs(batch, sampled, prompts, self._model.logits, self._info.vocab_size)
 
-    def forget(self, sequence: Sequence) -> None:
-        self._sampler.forget(sequence)
+    def release(self, sequence: Sequence) -> None:
+        self._sampler.release(sequence)
 
     def _sample(self, logits: Tensor, batch: list[ScheduledSequence]) -> list[Sampled | Exception]:
         sequences, drafts = [entry.sequence for entry in batch], [entry.drafts for entry in batch]

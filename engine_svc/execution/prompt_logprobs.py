@@ -43,7 +43,7 @@ def add_prompt_logprobs(
         result = next(samples) if entry.samples else Sampled(())
         if isinstance(result, Sampled) and start < end:
             result = _with_prompt(result, entry, hidden[start:end], logits, max(1, _GROUP_ELEMENTS // vocab_size))
-        if entry.answers:
+        if entry.has_output:
             results.append(result)
     return results
 

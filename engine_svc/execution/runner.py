@@ -8,51 +8,10 @@ from typing import Protocol
 
 from engine_svc.request import Sampled
 from engine_svc.scheduling.sequence import Sequence
+from engine_svc.scheduling.step import ScheduledSequence
 
-
-@dataclass(frozen=True, slots=True)
-class ScheduledSequence:
-    """A run of tokens of one sequence to be computed in this step.
-
-    Keys and values of all tokens before ``start`` are in the cache already, and ``sequence.block_table`` has room for
-    the ``num_tokens`` of the run. When ``samples`` is true the last known token is in it, so the step must choose what
-    follows it. The run then goes on with ``drafts``, guesses of what will be chosen: the step may choose one token more
-    after each draft that it chose itself.
-    """
-
-    sequence: Sequence
-    start: int
-    num_tokens: int
-    drafts: tuple[int, ...] = ()
-
-    @property
-    def token_ids(self) -> list[int]:
-        """The run's tokens, drafts included."""
-        return [*self.sequence.token_ids[self.start : self._end], *self.drafts]
-
-    @property
-    def samples(self) -> bool:
-        """Whether the step chooses a next token for this sequence."""
-        return self._end == self.sequence.num_tokens
-
-    @property
-    def _end(self) -> int:
-        """Where the tokens end that are no drafts."""
-        return self.start + self.num_tokens - len(self.drafts)
-
-    @property
-    def prompt_rows(self) -> range:
-        """Positions of the run that tell how likely the prompt's next token was, where that is still owed."""
-        sequence = self.sequence
-        if not sequence.owes_prompt_logprobs:
-            return range(0)
-        first = max(self.start, sequence.num_prompt_logprobs)
-        return range(first, max(first, min(self.start + self.num_tokens, sequence.num_prompt_tokens - 1)))
-
-    @property
-    def answers(self) -> bool:
-        """Whether the step has anything to say of this sequence."""
-        return self.samples or len(self.prompt_rows) > 0
+__all__ = ["DeviceLost", "Runner", "RunnerInfo", "ScheduledSequence"]
+"""All that who writes a runner needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +49,11 @@ class Runner(Protocol):
         """What was loaded; does not change."""
 
     def execute(self, batch: SequenceOf[ScheduledSequence]) -> list[Sampled | Exception]:
-        """Compute a step; one result for each entry that ``answers``, in order, without tokens unless it ``samples``.
+        """Compute a step; one result for each entry that ``has_output``, in order, no tokens unless it ``samples``.
 
         An exception in the list is the fault of that one sequence. Raising is a fault of the whole step, and
         ``DeviceLost`` one of the process. Does not change the sequences.
         """
 
-    def forget(self, sequence: Sequence) -> None:
+    def release(self, sequence: Sequence) -> None:
         """Drop whatever is kept for a sequence that ended; called once for each."""

@@ -78,7 +78,7 @@ class Sampler:
             results[row] = conclude(state, Sampled((int(token_ids[row]),), logprobs.get(row, ())))
         return [result for result in results if result is not None]
 
-    def forget(self, sequence: Sequence) -> None:
+    def release(self, sequence: Sequence) -> None:
         self._states.pop(sequence.seq_id, None)
 
     def _state(self, sequence: Sequence) -> SamplingState:

@@ -11,9 +11,9 @@ from typing import Final
 
 from llguidance import LLMatcher, LLParserLimits
 
+from engine_svc.constraint import ConstraintKind
 from engine_svc.grammar.lark import schema_param
-from engine_svc.grammar.vocabulary import Vocabulary
-from engine_svc.request import ConstraintKind
+from engine_svc.grammar.vocabulary import GrammarVocabulary
 from svclib.errors import InvalidRequest
 
 MAX_LEXER_STATES: Final = 30_000
@@ -30,7 +30,7 @@ _PLACE: Final = re.compile(r"^(at )?\d+\(\d+\): ")
 _SCHEMA_FAULT: Final = re.compile(r"at (\d+)\(\d+\): failed to compile JSON schema: ")
 
 
-def build(vocabulary: Vocabulary, kind: ConstraintKind, grammar: str) -> LLMatcher:
+def build(vocabulary: GrammarVocabulary, kind: ConstraintKind, grammar: str) -> LLMatcher:
     """A matcher that has read nothing and has its first mask. Raises ``InvalidRequest`` naming the ``kind``."""
     parser = LLMatcher(vocabulary.compiled, grammar, limits=_limits(), log_level=0)
     if parser.is_error():

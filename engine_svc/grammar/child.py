@@ -14,13 +14,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from engine_svc.constraint import Constraint
 from engine_svc.grammar.building import build
 from engine_svc.grammar.examiner import SLOW_NICENESS
 from engine_svc.grammar.panics import Panic, panics_are_errors
 from engine_svc.grammar.source import Source, source_of
 from engine_svc.grammar.threads import DeepThreads
-from engine_svc.grammar.vocabulary import Vocabulary, read_tokens, vocabulary_of
-from engine_svc.request import Constraint
+from engine_svc.grammar.vocabulary import GrammarVocabulary, read_tokens, vocabulary_of
 from svclib.child_process import serve
 from svclib.errors import InvalidRequest
 
@@ -28,7 +28,7 @@ _BYTES_FOR_A_CHARACTER: Final = 128
 """Of the grammar, where nobody counts what is allocated."""
 
 
-def handle(vocabulary: Vocabulary, threads: dict[int, DeepThreads], message: bytes) -> bytes:
+def handle(vocabulary: GrammarVocabulary, threads: dict[int, DeepThreads], message: bytes) -> bytes:
     """Compile a constraint, in a thread as nice as asked for, and throw the result away."""
     asked = json.loads(message)
     constraint = Constraint(asked["kind"], asked["text"], tuple(asked["choices"]))
@@ -44,7 +44,7 @@ def handle(vocabulary: Vocabulary, threads: dict[int, DeepThreads], message: byt
 
 
 @panics_are_errors()
-def _approve(vocabulary: Vocabulary, constraint: Constraint) -> dict[str, Any]:
+def _approve(vocabulary: GrammarVocabulary, constraint: Constraint) -> dict[str, Any]:
     source = source_of(constraint)
     before = _allocated()
     matchers = [build(vocabulary, constraint.kind, text) for text in (source.grammar, source.numbers) if text]

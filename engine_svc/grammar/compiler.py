@@ -15,6 +15,7 @@ from functools import partial
 from time import perf_counter
 from typing import Final
 
+from engine_svc.constraint import Constraint, Thinking
 from engine_svc.grammar.building import build
 from engine_svc.grammar.examiner import SLOW_NICENESS, Examiner, Patience, TooMuch
 from engine_svc.grammar.limits import DEFAULT_LIMITS, CompileLimits
@@ -24,8 +25,8 @@ from engine_svc.grammar.reasoning import closing_of
 from engine_svc.grammar.source import check_size
 from engine_svc.grammar.store import GrammarStore
 from engine_svc.grammar.threads import DeepThreads
-from engine_svc.grammar.vocabulary import Vocabulary
-from engine_svc.request import Constraint, Request, Thinking
+from engine_svc.grammar.vocabulary import GrammarVocabulary
+from engine_svc.request import Request
 from svclib.errors import InvalidRequest, Overloaded, Unsupported
 
 MAX_WAITING: Final = 256
@@ -41,7 +42,7 @@ class GrammarCompiler:
 
     def __init__(
         self,
-        vocabulary: Vocabulary | None,
+        vocabulary: GrammarVocabulary | None,
         observe: Callable[[float], None] = lambda _: None,
         limits: CompileLimits = DEFAULT_LIMITS,
     ) -> None:
@@ -75,7 +76,7 @@ class GrammarCompiler:
             grammar = await self._compiled(constraint)
         finally:
             self._num_attaching -= 1
-        return replace(request, grammar=_behind(request.thinking, grammar))
+        return replace(request, grammar=_after_reasoning(request.thinking, grammar))
 
     def compile(self, constraint: Constraint) -> CompiledGrammar:
         """Raises ``InvalidRequest`` naming the constraint's kind, if it is wrong, too large or not supported.
@@ -119,7 +120,7 @@ class GrammarCompiler:
 class _Work:
     """What compiling takes: threads for both ways, child processes, memory."""
 
-    def __init__(self, vocabulary: Vocabulary, observe: Callable[[float], None], limits: CompileLimits) -> None:
+    def __init__(self, vocabulary: GrammarVocabulary, observe: Callable[[float], None], limits: CompileLimits) -> None:
         self.store = GrammarStore(limits.memory_bytes)
         self._vocabulary = vocabulary
         self._observe = observe
@@ -167,8 +168,8 @@ class _Work:
         return grammar
 
 
-def _behind(thinking: Thinking | None, grammar: CompiledGrammar) -> CompiledGrammar:
-    """The grammar of what follows the thinking. Raises ``InvalidRequest`` if nothing could close it."""
+def _after_reasoning(thinking: Thinking | None, grammar: CompiledGrammar) -> CompiledGrammar:
+    """The grammar of what comes after reasoning ends. Raises ``InvalidRequest`` if nothing could close it."""
     if thinking is not None and not closing_of(thinking, grammar.vocabulary.tokens.spelled):
         raise InvalidRequest("these tokens have no text that could be found", param="reasoning_end_token_ids")
     return replace(grammar, thinking=thinking)

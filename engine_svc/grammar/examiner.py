@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Final
 from weakref import finalize
 
+from engine_svc.constraint import Constraint
 from engine_svc.grammar.panics import Panic
 from engine_svc.grammar.token_bytes import TokenBytes
 from engine_svc.grammar.vocabulary import write_tokens
-from engine_svc.request import Constraint
 from svclib.child_process import ChildDied, ChildNotStarted, ChildPool, ChildTimeout
 from svclib.errors import InvalidRequest, Unavailable
 

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from llguidance import LLMatcher
 
+from engine_svc.constraint import ConstraintKind, Mask, Thinking
 from engine_svc.grammar.follower import Fault, Follower
-from engine_svc.grammar.interface import Mask
 from engine_svc.grammar.reasoning import Constrained, Free, ThinkingGate, Undecided
 from engine_svc.grammar.short_numbers import ShortNumbers
-from engine_svc.grammar.vocabulary import Vocabulary
-from engine_svc.request import ConstraintKind, Thinking
+from engine_svc.grammar.vocabulary import GrammarVocabulary
 from svclib.errors import InvalidRequest
 
 
@@ -24,10 +23,10 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class CompiledGrammar:
-    """See ``engine_svc.grammar.interface.Grammar``. ``start`` is a matcher that has read nothing, ``numbers`` another
+    """See ``engine_svc.constraint.Grammar``. ``start`` is a matcher that has read nothing, ``numbers`` another
     for the numbers in it, if they need one (``numbers.py``)."""
 
-    vocabulary: Vocabulary
+    vocabulary: GrammarVocabulary
     kind: ConstraintKind
     start: LLMatcher
     numbers: LLMatcher | None = None
@@ -39,7 +38,7 @@ class CompiledGrammar:
 
 
 class SequenceMatcher:
-    """See ``engine_svc.grammar.interface.Matcher``. Reads only what is new, so outputs must grow."""
+    """See ``engine_svc.constraint.Matcher``. Reads only what is new, so outputs must grow."""
 
     def __init__(
         self, grammar: CompiledGrammar, eos_token_ids: Collection[int], end_token_ids: Collection[int]
@@ -123,7 +122,7 @@ class SequenceMatcher:
             return mask
         if accepting:
             return None
-        raise InvalidRequest("no token can go on where the output stands", param=self._kind)
+        raise InvalidRequest("constraint dead end: no token is allowed", param=self._kind)
 
     def _without_ends(self, mask: Mask) -> Mask:
         """The mask without tokens that the constraint would allow as text and that end the sequence."""

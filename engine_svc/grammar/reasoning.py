@@ -1,4 +1,4 @@
-"""Where the constrained part of an output begins: behind the thinking, if there is any.
+"""Where the constrained part of an output begins: after reasoning ends, if there is any.
 
 The one place of the engine that answers whether thinking has ended. It looks at token ids, and at their bytes only to
 find the closing tag, which a model may spell with other tokens than a tokenizer would.
@@ -10,7 +10,7 @@ from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field
 from typing import Final
 
-from engine_svc.request import Thinking
+from engine_svc.constraint import Thinking
 
 _WHITE_SPACE: Final = b" \t\r\n"
 
@@ -68,10 +68,10 @@ class ThinkingGate:
                 return Constrained(0)
             if len(begun) < len(opening):
                 return Undecided(opening[len(begun)])
-        return self._behind_closing(output) or Free()
+        return self._after_closing(output) or Free()
 
-    def _behind_closing(self, output: SequenceOf[int]) -> Constrained | None:
-        """The first closing tag ends the thinking; white space behind it belongs to nothing."""
+    def _after_closing(self, output: SequenceOf[int]) -> Constrained | None:
+        """The first closing tag ends the thinking; white space after it belongs to nothing."""
         while self._found is None and self._num_read < len(output):
             self._tail += self.spelled[output[self._num_read]]
             self._num_read += 1

@@ -8,9 +8,9 @@ from typing import Final
 
 from llguidance import LLMatcher
 
+from engine_svc.constraint import Mask
 from engine_svc.grammar.follower import Fault, Follower
-from engine_svc.grammar.interface import Mask
-from engine_svc.grammar.vocabulary import Vocabulary
+from engine_svc.grammar.vocabulary import GrammarVocabulary
 
 _NUMERIC: Final = b"0123456789.eE+-"
 _LONG: Final = 8
@@ -21,7 +21,7 @@ _EXPONENT: Final = re.compile(rb"[0-9][eE]")
 class ShortNumbers:
     """``start`` is a matcher that has read nothing. Outputs must grow."""
 
-    def __init__(self, vocabulary: Vocabulary, start: LLMatcher) -> None:
+    def __init__(self, vocabulary: GrammarVocabulary, start: LLMatcher) -> None:
         self._vocabulary = vocabulary
         self._parser: Follower | None = Follower(start)
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from llguidance import regex_to_lark
 
+from engine_svc.constraint import Constraint
 from engine_svc.grammar.closing import closed
 from engine_svc.grammar.json_schema import parse_schema
 from engine_svc.grammar.lark import lark_of
@@ -19,7 +20,6 @@ from engine_svc.grammar.numbers import JSON_RULES, JSON_VALUE, may_have_long_num
 from engine_svc.grammar.patterns import check_pattern
 from engine_svc.grammar.references import check_references
 from engine_svc.grammar.spelling import embedded
-from engine_svc.request import Constraint
 from svclib.errors import InvalidRequest
 
 MAX_TEXT_BYTES: Final = 256 * 1024

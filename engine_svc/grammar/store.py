@@ -7,8 +7,8 @@ from collections import OrderedDict
 from typing import Final
 from weakref import finalize
 
+from engine_svc.constraint import Constraint
 from engine_svc.grammar.matcher import CompiledGrammar, Room
-from engine_svc.request import Constraint
 from svclib.errors import InvalidRequest, Overloaded
 
 MAX_KEPT: Final = 256

@@ -11,7 +11,7 @@ import numpy as np
 import structlog
 from llguidance import LLTokenizer, TokenizerWrapper
 
-from engine_svc.grammar.interface import Mask
+from engine_svc.constraint import Mask
 from engine_svc.grammar.token_bytes import TokenBytes, VocabularyError, read_token_bytes, simulated_tokens
 from protos.simulated import MODEL_NAME
 
@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Vocabulary:
+class GrammarVocabulary:
     """The tokens of a model as bytes, and what llguidance made of them.
 
     ``size`` is the model's number of token ids. llguidance's own end of sequence is one beyond: which real tokens end a
@@ -37,30 +37,22 @@ class Vocabulary:
         return np.unpackbits(np.frombuffer(bits, np.uint8), count=self.size, bitorder="little").view(np.bool_)
 
 
-def load_vocabulary(source: str, size: int) -> Vocabulary | None:
-    """Of ``simulated``, a folder, a GGUF file or a Hugging Face id; None if unknown. ``size`` is the model's."""
+def load_grammar_vocabulary(source: str, size: int) -> GrammarVocabulary | None:
+    """Of ``simulated``, a folder or a GGUF file; None if its tokens cannot be known. ``size`` is the model's."""
     try:
-        tokens = simulated_tokens() if source in ("", MODEL_NAME) else read_token_bytes(_place(source))
+        tokens = simulated_tokens() if source in ("", MODEL_NAME) else read_token_bytes(Path(source))
     except VocabularyError as error:
         log.warning("outputs cannot be constrained", reason=str(error))
         return None
     return vocabulary_of(tokens, size)
 
 
-def _place(source: str) -> Path:
-    """Where the tokenizer is; a folder with one need not hold a model."""
-    from engine_svc.weights.source import locate  # imports what a child process has no use for
-
-    folder = Path(source).expanduser()
-    return folder if (folder / "tokenizer.json").is_file() else locate(source)
-
-
-def vocabulary_of(tokens: TokenBytes, size: int) -> Vocabulary:
+def vocabulary_of(tokens: TokenBytes, size: int) -> GrammarVocabulary:
     """Cut or filled up to the model's size. Takes a second for 150,000 tokens."""
     padding = (b"",) * (size - len(tokens.spelled))
     special = frozenset(token_id for token_id in tokens.special if token_id < size)
     tokens = TokenBytes((*tokens.spelled, *padding)[:size], special)
-    return Vocabulary(tokens, size, LLTokenizer(_ForLlguidance(tokens)))
+    return GrammarVocabulary(tokens, size, LLTokenizer(_ForLlguidance(tokens)))
 
 
 def write_tokens(tokens: TokenBytes, path: Path) -> None:

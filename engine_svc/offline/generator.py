@@ -10,16 +10,16 @@ from functools import cached_property
 from prometheus_client import CollectorRegistry
 
 from engine_svc.config import Settings
+from engine_svc.constraint import Constraint, Grammar
 from engine_svc.execution.runner import Runner
-from engine_svc.grammar.interface import Grammar
-from engine_svc.loading import build_engine, capacity_of, compile_limits_of
+from engine_svc.loading import build_engine, capacity_of, compile_limits_of, tokenizer_source
 from engine_svc.metrics import EngineMetrics
 from engine_svc.offline.answer import Answer, Output
 from engine_svc.offline.interrupts import Interrupts
 from engine_svc.offline.params import SamplingParams, told
 from engine_svc.offline.progress import Progress
 from engine_svc.offline.text import Text
-from engine_svc.request import Constraint, Request
+from engine_svc.request import Request
 from engine_svc.validation import check_prompt, check_sampling
 from svclib.errors import InvalidRequest
 
@@ -84,9 +84,9 @@ class Generator:
     def _compile(self) -> Callable[[Constraint], Grammar]:
         """Compiles constraints. Made when there is one: the vocabulary takes its time."""
         from engine_svc.grammar.compiler import GrammarCompiler
-        from engine_svc.grammar.vocabulary import load_vocabulary
+        from engine_svc.grammar.vocabulary import load_grammar_vocabulary
 
-        vocabulary = load_vocabulary(self._settings.vocabulary_source, self._info.vocab_size)
+        vocabulary = load_grammar_vocabulary(tokenizer_source(self._settings), self._info.vocab_size)
         return GrammarCompiler(vocabulary, limits=compile_limits_of(self._settings)).compile
 
     def _add(self, request: Request) -> int:

@@ -11,13 +11,14 @@ from numbers import Integral, Real
 from typing import Any, Final, get_args
 
 from engine_svc import request
+from engine_svc.constraint import Constraint, ConstraintKind
 from engine_svc.validation import check_sampling
 from svclib.errors import InvalidRequest
 
 _ANY_LENGTH: Final = 2**32 - 1
 _ANY_VOCABULARY: Final = 2**32
 _SEED_BITS: Final = 64
-_CONSTRAINTS: Final = get_args(request.ConstraintKind)
+_CONSTRAINTS: Final = get_args(ConstraintKind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class SamplingParams:
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
 
     @property
-    def constraint(self) -> request.Constraint | None:
+    def constraint(self) -> Constraint | None:
         """What the output must match. Raises ``ValueError`` if that is more than one thing, or none that can be."""
         given = [name for name in _CONSTRAINTS if getattr(self, name) not in (None, False)]
         if not given:
@@ -116,16 +117,16 @@ def told(error: InvalidRequest) -> str:
     return error.message if names_it else f"{error.param}: {error.message}"
 
 
-def _constraint(kind: request.ConstraintKind, value: Any) -> request.Constraint:
+def _constraint(kind: ConstraintKind, value: Any) -> Constraint:
     match kind, value:
         case "json_object", True:
-            return request.Constraint(kind)
+            return Constraint(kind)
         case "json_schema", Mapping():
-            return request.Constraint(kind, json.dumps(value))
+            return Constraint(kind, json.dumps(value))
         case "json_schema" | "regex" | "grammar", str():
-            return request.Constraint(kind, value)
+            return Constraint(kind, value)
         case "choice", list() | tuple() if all(isinstance(text, str) for text in value):
-            return request.Constraint(kind, choices=tuple(value))
+            return Constraint(kind, choices=tuple(value))
     raise ValueError(f"{kind} cannot be {value!r}")
 
 

@@ -1,13 +1,13 @@
 """The one owner of cache blocks: who uses which, which are free, and which still hold a known prefix.
 
-A block is in exactly one of three places:
+A block is in exactly one of three states:
 
     free        nobody uses it and nothing is known about its contents
     evictable   nobody uses it, but it holds a known prefix; taken back when free ones run out, oldest use first
     used        its reference count says by how many sequences
 
-Only full blocks have known contents, and only once their keys and values are really computed (``publish``). Knows
-nothing of tensors: a block is a number.
+Only full blocks have known contents, and only once they are computed (``publish``). Knows nothing of tensors: a block
+is a number.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from engine_svc.scheduling.sequence import Sequence
 
 
 class BlockManager:
-    """``num_blocks`` blocks of ``block_size`` tokens each for the keys and values of ``model``."""
+    """``num_blocks`` blocks of ``block_size`` tokens each in the KV cache of ``model``."""
 
     def __init__(self, num_blocks: int, block_size: int, *, model: str, enable_prefix_caching: bool = True) -> None:
         self.num_blocks = num_blocks
@@ -72,7 +72,7 @@ class BlockManager:
         return True
 
     def trim(self, sequence: Sequence) -> None:
-        """Take back the blocks beyond the known tokens, which only drafts were in."""
+        """Take back the blocks beyond the known tokens, which held draft tokens only."""
         while len(sequence.block_table) > self.blocks_for(sequence.num_tokens):
             self._release(sequence.block_table.pop())
 
@@ -121,7 +121,7 @@ class BlockManager:
         return True
 
     def _cached_prefix(self, sequence: Sequence) -> list[int]:
-        """The longest known prefix of tokens that need not be computed for anything but their keys and values."""
+        """The longest cached prefix among the tokens whose logits are not needed."""
         if not self._caching:
             return []
         prefix: list[int] = []

@@ -50,22 +50,30 @@ class Capacity:
         )
 
 
-class Places:
-    """How many choices the engine takes at once, running and waiting together. A request takes one for each choice."""
+class Slots:
+    """What the engine takes at once, running and waiting together. Belongs to the event loop's thread.
 
-    def __init__(self, max_running: int, max_waiting: int) -> None:
+    A request that generates takes a slot for each choice; ``unit`` says of what the slots are, and ``param`` names the
+    field that asks for them.
+    """
+
+    def __init__(self, max_running: int, max_waiting: int, *, unit: str = "choices", param: str = "n") -> None:
         self._total = max_running + max_waiting
+        self._unit = unit
+        self._param = param
         self.num_taken = 0
 
     def take(self, count: int) -> None:
         """Raises ``Overloaded`` when there are too few, ``InvalidRequest`` when there never can be enough."""
         if count > self._total:
-            raise InvalidRequest(f"n is {count}, and the engine takes {self._total} choices at once", param="n")
+            raise InvalidRequest(
+                f"{self._param} is {count}, and the engine takes {self._total} {self._unit} at once", param=self._param
+            )
         if self.num_taken + count > self._total:
             raise Overloaded("the engine's queue is full", retry_after=_RETRY_AFTER_SECONDS)
         self.num_taken += count
 
-    def give_back(self, count: int) -> None:
-        """Take places that are no longer needed back."""
+    def release(self, count: int) -> None:
+        """Take back slots that are no longer needed."""
         self.num_taken -= count
         assert self.num_taken >= 0

@@ -1,8 +1,8 @@
-"""Guesses what follows in a sequence by what followed the same few tokens before, in its prompt or its output.
+"""N-gram (prompt-lookup) drafting: proposes the tokens that followed the same n-gram before, in prompt or output.
 
-Text that is quoted, edited or listed repeats itself, and then such a guess is often right. How often it was right
-lately is known for every length of match, also from guesses that nobody asked for: each new token is compared with
-what would have been guessed. A hash that two n-grams share costs a wrong guess and nothing else.
+Text that is quoted, edited or listed repeats itself, and then such draft tokens are often accepted. The acceptance rate
+is kept for every length of n-gram, also from drafts that were not proposed: each new token is compared with the one
+that would have been. A hash that two n-grams share costs a wrong draft token and nothing else.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ from __future__ import annotations
 from typing import Final
 
 _SIZES: Final = (3, 2, 1)
-"""Lengths of the n-grams that are looked up, the best guess first."""
+"""Lengths of the n-grams that are looked up, the longest first."""
 
 _FIRST_RATE: Final = 0.25
 _RATE_WEIGHT: Final = 0.1
-"""How much the newest guess counts in its rate; a rate remembers about the last twenty."""
+"""Weight of the newest draft token in its acceptance rate, which averages over about the last twenty."""
 
-
-_MOST_INDEXED: Final = 16_384
-"""Tokens that are there at the beginning and are looked at, the last ones: all steps wait while they are indexed."""
+_MAX_INDEXED: Final = 16_384
+"""At most so many tokens are indexed at the start, the last ones: all steps wait meanwhile."""
 
 
 class NgramDrafter:
@@ -28,7 +27,7 @@ class NgramDrafter:
         self._token_ids = token_ids
         self._num_indexed = len(token_ids)
         self._rates = dict.fromkeys(_SIZES, _FIRST_RATE)
-        known, before = token_ids[-_MOST_INDEXED:], max(0, len(token_ids) - _MOST_INDEXED)
+        known, before = token_ids[-_MAX_INDEXED:], max(0, len(token_ids) - _MAX_INDEXED)
         self._followers = {size: _followers(known, size, before) for size in _SIZES}
         """For each length: from an n-gram's hash to where the token after its last occurrence is."""
         self._tail = self._hashes_before(len(token_ids))
@@ -42,11 +41,11 @@ class NgramDrafter:
 
     @property
     def chance(self) -> float:
-        """How likely a guess is right, from 0 (there is none) to 1; that the first ``n`` are is this to the ``n``."""
+        """Probability p that a draft token is accepted, 0 without a match. P(first n accepted) = p^n."""
         return 0.0 if self._match is None else self._rates[self._match[0]]
 
     def propose(self, count: int) -> tuple[int, ...]:
-        """The next ``count`` tokens as guessed; none without a match. A guess may be continued by copying itself."""
+        """The next ``count`` draft tokens; none without a match. A draft may go on by copying itself."""
         if self._match is None:
             return ()
         drafts: list[int] = []
@@ -57,8 +56,8 @@ class NgramDrafter:
 
     def _take_in(self, position: int) -> None:
         if self._match is not None:
-            size, guess = self._match
-            was_right = self._token_ids[guess] == self._token_ids[position]
+            size, draft = self._match
+            was_right = self._token_ids[draft] == self._token_ids[position]
             self._rates[size] += _RATE_WEIGHT * (was_right - self._rates[size])
         for size, ngram in self._tail:
             self._followers[size][ngram] = position

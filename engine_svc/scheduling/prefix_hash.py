@@ -1,6 +1,6 @@
-"""Names for the contents of cache blocks: equal names mean equal keys and values.
+"""Names for the contents of cache blocks: equal names mean equal KV cache.
 
-A block's keys and values depend on everything before it, so its name covers its parent's name and its own tokens, and
+A block's KV cache depends on everything before it, so its name covers its parent's name and its own tokens, and
 the first parent covers what else matters: the model and the tenant's salt. Every field is tagged and carries its
 length, so no two different inputs give the same bytes.
 """

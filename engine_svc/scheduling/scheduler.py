@@ -1,13 +1,13 @@
 """Continuous batching: what to compute in the next step, and what its results mean.
 
-A step schedules tokens, not phases: a sequence is owed the keys and values of its ``num_uncomputed_tokens``, whether
+A step schedules tokens, not phases: a sequence has ``num_uncomputed_tokens`` to be put into the KV cache, whether
 they are a prompt, one new token, or everything after a preemption. Running sequences come first, then waiting ones as
-long as there are tokens, places and blocks.
+long as the token budget, ``max_num_seqs`` and the free blocks allow.
 
 Requests are served evenly, however many choices they have. Running sequences are ordered by how many older choices of
 their request run, then by age: first the oldest choice of every request, then every second one, and so on. The last in
 this order makes room first. Waiting ones start in the order of ``waiting_queue.py``. A request of which nothing runs
-takes the place of the last in order, if that is not the only running choice of its request.
+preempts the last in order, if that is not the only running choice of its request.
 
 Why everything finishes: the oldest running choice of the oldest request is served first, may take the blocks of any
 other, and was only admitted to the engine because all blocks together hold it (``capacity.py``); if none of that
@@ -22,13 +22,12 @@ from collections import Counter
 from collections.abc import Iterable
 from operator import attrgetter, itemgetter
 
-from engine_svc.execution.runner import ScheduledSequence
 from engine_svc.request import ChoiceOutput, Sampled
 from engine_svc.scheduling.block_manager import BlockManager
 from engine_svc.scheduling.ending import ending_of
 from engine_svc.scheduling.sequence import Sequence, Status
 from engine_svc.scheduling.speculation import Speculation
-from engine_svc.scheduling.step import Outcome, Plan, StepLimits
+from engine_svc.scheduling.step import Outcome, Plan, ScheduledSequence, StepLimits
 from engine_svc.scheduling.waiting_queue import WaitingQueue
 
 _by_age = attrgetter("seq_id")
@@ -45,7 +44,7 @@ class Scheduler:
         self._running: list[Sequence] = []
         self._waiting = WaitingQueue()
         self._blocked: Sequence | None = None
-        """For which the last step had no place or too few blocks."""
+        """The sequence that the last step could not start, for want of blocks or of ``max_num_seqs``."""
 
     @property
     def num_running(self) -> int:
@@ -69,7 +68,7 @@ class Scheduler:
             self._waiting.push(sequence)
 
     def end(self, sequence: Sequence) -> bool:
-        """Forget a sequence in any state and free its blocks. Whether there was anything to forget."""
+        """Release a sequence in any state and free its blocks. Whether there was anything to release."""
         match sequence.status:
             case Status.FINISHED:
                 return False
@@ -102,7 +101,7 @@ class Scheduler:
         return [outcome for outcome in outcomes if outcome is not None]
 
     def check_integrity(self) -> None:
-        """Assert that every sequence is in the right place and the blocks add up."""
+        """Assert that every sequence is in the right queue and the blocks add up."""
         self._blocks.check_integrity(self._running)
         self._waiting.check_integrity(self._running)
         assert self._running == sorted(self._running, key=_by_age), "running out of order"
@@ -113,7 +112,7 @@ class Scheduler:
             assert 0 <= sequence.num_computed_tokens < sequence.num_tokens
             num_blocks = len(sequence.block_table)
             assert self._blocks.blocks_for(sequence.num_computed_tokens) <= num_blocks
-            assert num_blocks <= self._blocks.blocks_for(sequence.num_tokens), "blocks of drafts are kept"
+            assert num_blocks <= self._blocks.blocks_for(sequence.num_tokens), "blocks of draft tokens are kept"
 
     def _in_order(self) -> list[Sequence]:
         """The running sequences, the first to be served first and the last to make room first."""
@@ -127,7 +126,7 @@ class Scheduler:
         return [sequence for _, sequence in sorted(ranks, key=_by_rank)]
 
     def _make_way(self, order: list[Sequence], plan: Plan) -> None:
-        """Let a request of which nothing runs, and for which there was no room, take that of another's further choice.
+        """Preempt another request's further choice for a request of which nothing runs and for which there was no room.
 
         One in a step, so that a step is never all preemptions.
         """
@@ -215,7 +214,7 @@ class Scheduler:
             return sequence, result
         output = self._append(sequence, result) if result is not None else None
         # The last token counts as computed only once another follows it, so that a step which yields nothing is asked
-        # again for what comes after that token. Drafts that were not chosen are behind it and never count.
+        # again for what comes after that token. Rejected draft tokens come after it and never count.
         computed = scheduled.start + scheduled.num_tokens
         sequence.num_computed_tokens = min(computed, sequence.num_tokens - 1)
         self._blocks.publish(sequence, scheduled.start)

@@ -21,11 +21,11 @@ class Status(Enum):
 class Sequence:
     """State of one choice. ``token_ids`` is prompt and output together; the scheduler owns every other field.
 
-    Keys and values of the first ``num_computed_tokens`` tokens are in the blocks of ``block_table``. ``siblings`` are
+    The KV cache of the first ``num_computed_tokens`` tokens is in the blocks of ``block_table``. ``siblings`` are
     all choices of the request, this one among them; empty when it is the only one. ``block_hashes`` are those of the
     full blocks, as far as anybody asked. ``resume_at`` is when it may be computed again, by ``time.monotonic``.
-    ``num_prompt_logprobs`` counts the prompt tokens whose log probabilities were told. ``drafter`` is there once asked,
-    while it runs.
+    ``num_prompt_logprobs`` counts the prompt tokens whose log probabilities were reported. ``drafter`` is there once
+    asked, while it runs.
     """
 
     request: Request
@@ -71,13 +71,13 @@ class Sequence:
 
     @property
     def owes_prompt_logprobs(self) -> bool:
-        """Whether log probabilities of the prompt are still to be told. One choice tells them for all."""
+        """Whether log probabilities of the prompt are still to be reported. One choice reports them for all."""
         asked = self.request.sampling_params.prompt_logprobs is not None and self.index == 0
         return asked and self.num_prompt_logprobs < self.num_prompt_tokens - 1
 
     @property
     def num_skippable_tokens(self) -> int:
-        """Leading tokens of which only keys and values are needed: all before the last one, unless logits are owed."""
+        """Leading tokens that only the KV cache is needed of: all before the last one, unless logits are owed."""
         return self.num_prompt_logprobs if self.owes_prompt_logprobs else self.num_tokens - 1
 
     @property

@@ -1,11 +1,11 @@
-"""Speculation: guessed tokens are computed along with the ones that are due, and those that prove right save steps.
+"""N-gram speculative decoding: draft tokens are computed in the same step as the tokens due; accepted ones save steps.
 
-A step with few tokens spends its time on reading the weights, so that a few more tokens cost little: the time of ``r``
-tokens is about ``r + FREE_TOKENS`` times what one takes to compute. Of these tokens, ``u`` are of use: those that are
-due, and each draft by its chance of being right. So one draft more pays while its chance is at least
-``u / (r + FREE_TOKENS)``, which is what the step yields for its time without it: the more a step does anyway, the more.
+A step with few tokens is bound by reading the weights, so a few more tokens cost little: ``r`` tokens take about
+``r + FREE_TOKENS`` times the compute time of one. The expected yield ``u`` of a step is its due tokens plus each draft
+token by its probability of acceptance. One more draft token pays while its probability is at least
+``u / (r + FREE_TOKENS)``, the yield per time without it: the more tokens a step has anyway, the higher the bar.
 
-What is sampled does not depend on drafts, only in which step it is (``execution/sampling/verify.py``).
+Speculation is lossless: drafts change in which step a token is sampled, not which (``execution/sampling/verify.py``).
 """
 
 from __future__ import annotations
@@ -16,29 +16,28 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Final
 
-from engine_svc.execution.runner import ScheduledSequence
 from engine_svc.scheduling.block_manager import BlockManager
 from engine_svc.scheduling.ngram import NgramDrafter
-from engine_svc.scheduling.step import Plan
+from engine_svc.scheduling.step import Plan, ScheduledSequence
 
 FREE_TOKENS: Final = 6
-"""So many tokens take about as long to compute as the weights take to be read, if these have 4 bits. Wider ones take
-longer, so that for them too little is guessed rather than too much."""
+"""So many tokens take about as long to compute as 4-bit weights take to be read. Wider weights take longer to read, so
+they get too few draft tokens rather than too many."""
 
 
 @dataclass(frozen=True, slots=True)
 class Speculation:
-    """At most ``num_tokens`` drafts of a sequence in a step, none beyond ``max_step_tokens`` tokens in the step."""
+    """At most ``num_tokens`` draft tokens per sequence and step, none beyond ``max_step_tokens`` tokens in the step."""
 
     num_tokens: int
     max_step_tokens: int
 
     def within(self, max_num_batched_tokens: int) -> Speculation:
-        """The same where a step holds so many tokens at most, whatever they are."""
+        """The same under a token budget per step."""
         return replace(self, max_step_tokens=min(self.max_step_tokens, max_num_batched_tokens))
 
     def extend(self, plan: Plan, blocks: BlockManager) -> None:
-        """Add drafts to a plan that is complete without them. They take blocks that are free, and nobody's place."""
+        """Add draft tokens to a plan that is complete without them. They take free blocks only and preempt nothing."""
         if plan.num_tokens >= self.max_step_tokens:
             return
         for row, count in self._choose(plan).items():
@@ -48,18 +47,18 @@ class Speculation:
                 plan.add_drafts(row, drafts)
 
     def _choose(self, plan: Plan) -> Counter[int]:
-        """How many drafts each entry of the batch gets: the likeliest first, as long as they pay."""
+        """Number of draft tokens for each entry of the batch: the most probable first, as long as they pay."""
         chosen: Counter[int] = Counter()
         useful = float(plan.num_tokens)
-        for num_tokens, (unlikeliness, row) in enumerate(sorted(self._claims(plan)), start=plan.num_tokens):
-            if num_tokens >= self.max_step_tokens or -unlikeliness < useful / (num_tokens + FREE_TOKENS):
+        for num_tokens, (negated, row) in enumerate(sorted(self._claims(plan)), start=plan.num_tokens):
+            if num_tokens >= self.max_step_tokens or -negated < useful / (num_tokens + FREE_TOKENS):
                 break
             chosen[row] += 1
-            useful -= unlikeliness
+            useful -= negated
         return chosen
 
     def _claims(self, plan: Plan) -> Iterator[tuple[float, int]]:
-        """For each draft that could pay: its chance of being right, negative, and whose it is."""
+        """For each draft token that could pay: its probability of acceptance, negated, and its row in the batch."""
         least = plan.num_tokens / (plan.num_tokens + FREE_TOKENS)
         for row, entry in enumerate(plan.batch):
             if not _may_speculate(entry):
@@ -69,11 +68,11 @@ class Speculation:
             most = sequence.request.sampling_params.max_tokens - sequence.num_output_tokens - 1
             chance = _drafter_of(entry).chance
             chances = (chance**count for count in range(1, min(self.num_tokens, most) + 1))
-            yield from ((-likelihood, row) for likelihood in takewhile(lambda found: found >= least, chances))
+            yield from ((-probability, row) for probability in takewhile(lambda found: found >= least, chances))
 
 
 def _may_speculate(entry: ScheduledSequence) -> bool:
-    """Whether an entry may have drafts: one that only goes on by a token, and chooses it among all tokens."""
+    """Whether an entry may have draft tokens: a decode step of one token, without a constraint."""
     params = entry.sequence.request.sampling_params
     return entry.samples and entry.num_tokens == 1 and params.constraint is None
 

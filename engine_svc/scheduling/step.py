@@ -1,27 +1,72 @@
-"""What passes between the scheduler and the engine for one step."""
+"""What a step is: the batch that the scheduler plans and a runner computes, and what became of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from engine_svc.execution.runner import ScheduledSequence
 from engine_svc.request import ChoiceOutput
 from engine_svc.scheduling.sequence import Sequence
 
 
 @dataclass(frozen=True, slots=True)
 class StepLimits:
-    """What one step may hold. ``max_num_batched_tokens`` is at least ``max_num_seqs``: nobody running is left out."""
+    """The limits of one step. ``max_num_batched_tokens`` is at least ``max_num_seqs``, so that every running sequence
+    can progress."""
 
     max_num_seqs: int
     max_num_batched_tokens: int
     max_prefill_chunk: int
 
 
+@dataclass(frozen=True, slots=True)
+class ScheduledSequence:
+    """A run of tokens of one sequence to be computed in this step.
+
+    All tokens before ``start`` are in the KV cache already, and ``sequence.block_table`` has room for
+    the ``num_tokens`` of the run. When ``samples`` is true the last known token is in it, so the step must choose what
+    follows it. The run then goes on with ``drafts``, draft tokens: the step samples one
+    more token after each draft token that it accepts.
+    """
+
+    sequence: Sequence
+    start: int
+    num_tokens: int
+    drafts: tuple[int, ...] = ()
+
+    @property
+    def token_ids(self) -> list[int]:
+        """The run's tokens, draft tokens included."""
+        return [*self.sequence.token_ids[self.start : self._end], *self.drafts]
+
+    @property
+    def samples(self) -> bool:
+        """Whether the step samples a next token for this sequence."""
+        return self._end == self.sequence.num_tokens
+
+    @property
+    def _end(self) -> int:
+        """Where the draft tokens begin."""
+        return self.start + self.num_tokens - len(self.drafts)
+
+    @property
+    def prompt_rows(self) -> range:
+        """Positions of the run whose logits give prompt log probabilities that are still to be reported."""
+        sequence = self.sequence
+        if not sequence.owes_prompt_logprobs:
+            return range(0)
+        first = max(self.start, sequence.num_prompt_logprobs)
+        return range(first, max(first, min(self.start + self.num_tokens, sequence.num_prompt_tokens - 1)))
+
+    @property
+    def has_output(self) -> bool:
+        """Whether the step has a result for this sequence."""
+        return self.samples or len(self.prompt_rows) > 0
+
+
 @dataclass(slots=True)
 class Plan:
-    """One step: what to compute, who starts with it, and who lost its place for it."""
+    """One step: what to compute, and which sequences are admitted or preempted for it."""
 
     batch: list[ScheduledSequence] = field(default_factory=list)
     admitted: list[Sequence] = field(default_factory=list)
@@ -29,12 +74,12 @@ class Plan:
     num_tokens: int = 0
 
     def add(self, sequence: Sequence, num_tokens: int) -> None:
-        """Compute this many tokens of a sequence, from where it stands."""
+        """Compute this many tokens of a sequence, from its first uncomputed one."""
         self.batch.append(ScheduledSequence(sequence, sequence.num_computed_tokens, num_tokens))
         self.num_tokens += num_tokens
 
     def add_drafts(self, row: int, drafts: tuple[int, ...]) -> None:
-        """Compute these guesses too, after the tokens of an entry that samples."""
+        """Compute these draft tokens too, after the tokens of an entry that samples."""
         entry = self.batch[row]
         self.batch[row] = replace(entry, num_tokens=entry.num_tokens + len(drafts), drafts=drafts)
         self.num_tokens += len(drafts)

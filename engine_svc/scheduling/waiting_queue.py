@@ -2,7 +2,7 @@
 
 Among requests with as many running choices the oldest is first, and inside of a request its first choice. So a request
 with a hundred choices and one with a single choice take turns, and a request of which nothing runs comes before every
-younger one. A sequence that lost its place waits with the others of its request.
+younger one. A preempted sequence waits with the others of its request.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _by_age = attrgetter("seq_id")
 
 
 class WaitingQueue:
-    """Sequences that wait for a place, by request; knows for each request how many of its choices run.
+    """Waiting sequences, by request; knows for each request how many of its choices run.
 
     Moving a sequence takes a shift of the list of waiting requests, or of the request's waiting choices, both short.
     """
@@ -43,7 +43,7 @@ class WaitingQueue:
         return self._num_running[sequence.group_id]
 
     def push(self, sequence: Sequence) -> None:
-        """A newcomer, or one that lost its place."""
+        """Add a new sequence, or a preempted one."""
         group_id = sequence.group_id
         if group_id not in self._waiting:
             self._waiting[group_id] = []

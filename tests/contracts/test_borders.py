@@ -57,12 +57,62 @@ def test_the_command_line_imports_no_service() -> None:
         assert not {top(name) for name in imports(path)} & set(SERVICES), path
 
 
+ROOMS_IN_ORDER = (
+    # What is asked for and told, and what is set.
+    *("config", "constraint", "request", "output", "validation", "heartbeat", "trim_memory"),
+    # What decides: without torch.
+    *("grammar", "scheduling", "generation", "metrics"),
+    # What computes.
+    *("weights", "layers", "kernels", "attention", "models", "execution", "sampling", "executors"),
+    # What steps, and what serves.
+    *("step_engine", "engine", "embedding", "loading", "step_loop", "backends", "servicer", "server", "__main__"),
+    # The library around all of it.
+    *("offline", "__init__"),
+)
+"""The engine's folders and files, each importing only from itself and from those before it."""
+
+
+def room(path: Path) -> str:
+    """The folder or file right below the service."""
+    return path.relative_to(ROOT / "engine_svc").parts[0].removesuffix(".py")
+
+
+def imported_rooms(path: Path) -> set[str]:
+    """The engine's rooms that a file of it imports from, at its beginning or anywhere else."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module == "engine_svc":
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and top(node.module) == "engine_svc":
+            found.add(node.module.split(".")[1])
+        elif isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("engine_svc.")}
+    return found
+
+
+def test_every_room_of_the_engine_has_its_place() -> None:
+    assert {room(path) for path in sources("engine_svc")} <= set(ROOMS_IN_ORDER)
+    assert len(set(ROOMS_IN_ORDER)) == len(ROOMS_IN_ORDER)
+
+
+def test_the_rooms_of_the_engine_import_in_one_direction() -> None:
+    for path in sources("engine_svc"):
+        below = {*ROOMS_IN_ORDER[: ROOMS_IN_ORDER.index(room(path)) + 1]}
+        assert imported_rooms(path) <= below, f"{path} imports {imported_rooms(path) - below}"
+
+
+@pytest.mark.parametrize("folder", ["scheduling", "grammar"])
+def test_what_decides_has_no_torch(folder: str) -> None:
+    for path in sources(f"engine_svc/{folder}"):
+        assert not {top(name) for name in imports(path)} & {"torch", "transformers"}, path
+
+
 @pytest.mark.parametrize(
     ("module", "absent"),
     [
         ("engine_svc.scheduling.scheduler", ("torch",)),
         ("engine_svc.engine", ("torch",)),
-        ("engine_svc.embedding.servicer", ("torch",)),
+        ("engine_svc.backends.embedding", ("torch",)),
         ("engine_svc.request", ("torch", "google.protobuf")),
         ("engine_svc.offline", ("torch", "transformers", "grpc", "google.protobuf")),
         ("svclib.session", ("torch", "fastapi")),
@@ -83,9 +133,9 @@ def test_importing_one_thing_does_not_load_another(module: str, absent: tuple[st
 
 @pytest.mark.parametrize("service", SERVICES)
 def test_protobuf_stays_at_the_border(service: str) -> None:
-    allowed = {"servicer.py", "server.py"}
+    files, folders = {"servicer.py", "server.py"}, {ROOT / "gateway" / "clients", ROOT / "engine_svc" / "backends"}
     for path in sources(service):
-        if path.name not in allowed and path.parent != ROOT / "gateway" / "clients":
+        if path.name not in files and path.parent not in folders:
             foreign = [name for name in imports(path) if "protos.v1" in name or name.startswith("google.protobuf")]
             assert not foreign, f"{path} imports {foreign}"
 

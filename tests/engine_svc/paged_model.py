@@ -53,7 +53,7 @@ class PagedModel:
             self._compute(scheduled)
         return [self._sample(scheduled) for scheduled in batch if scheduled.samples]
 
-    def forget(self, sequence: Sequence) -> None:
+    def release(self, sequence: Sequence) -> None:
         assert sequence.seq_id not in self.forgotten
         self.forgotten.append(sequence.seq_id)
 

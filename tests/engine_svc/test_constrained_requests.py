@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from engine_svc.constraint import Constraint
 from engine_svc.grammar.compiler import GrammarCompiler
 from engine_svc.grammar.token_bytes import TokenBytes
 from engine_svc.grammar.vocabulary import vocabulary_of
-from engine_svc.request import Constraint, Request, SamplingParams
+from engine_svc.request import Request, SamplingParams
 from protos.v1 import common_pb2, engine_pb2
 from svclib.errors import InvalidRequest, ServiceError
 from tests.engine_svc import tiny

@@ -8,10 +8,6 @@ from typing import Any
 
 import pytest
 
-from engine_svc.execution.runner import RunnerInfo
-from engine_svc.request import SamplingParams, Script
-from engine_svc.scheduling.capacity import Capacity
-from engine_svc.servicer import read_request
 from protos.v1 import engine_pb2
 from svclib.errors import ContextLengthExceeded, DeadlineExceeded, InvalidRequest, Overloaded, ServiceError, Unsupported
 from tests.engine_svc.paged_model import PagedModel
@@ -230,40 +226,6 @@ async def test_zero_is_a_value() -> None:
     assert zeros.seed == 0
     assert zeros.chunks[0].HasField("output_logprobs")
     assert finish_of(all_tokens) == ["length"]
-
-
-INFO = RunnerInfo("m", "llama", "float32", "float32", 300, 100, 64, (EOS,), simulated=True)
-ROOMY = Capacity(max_model_len=100, block_size=16, num_blocks=64)
-
-
-def test_absent_fields_take_the_defaults_that_the_proto_promises() -> None:
-    request = read_request(prompt(10, seed=3), INFO, ROOMY)
-    assert request.sampling_params == SamplingParams(max_tokens=90, seed=3)
-    assert (request.open_ended, request.script, request.cache_salt) == (True, None, "")
-
-
-def test_every_field_arrives() -> None:
-    request = read_request(
-        prompt(
-            [5, 6], name="id", eos=[9, 10], simulate=script([1, 2], [], repeat=3, delay_ms=250.0, finish="length"),
-            temperature=0.5, top_p=0.25, top_k=7, min_p=0.125, frequency_penalty=1.5, presence_penalty=-1.5,
-            repetition_penalty=1.25, max_tokens=8, min_tokens=2, stop_token_ids=[1, 2, 2], ignore_eos=True, n=3,
-            logprobs=4, seed=2**64 - 1, logit_bias={3: -0.5},
-        ),
-        INFO, ROOMY,
-    )  # fmt: skip
-    assert request.sampling_params == SamplingParams(
-        0.5, 0.25, 7, 0.125, 1.5, -1.5, 1.25, 8, 2, frozenset({1, 2}), True, 3, 4, 2**64 - 1, ((3, -0.5),)
-    )
-    assert request.script == Script(((1, 2), ()), 3, 0.25, "length")
-    assert (request.request_id, request.prompt_token_ids) == ("id", (5, 6))
-    assert request.eos_token_ids == {9, 10}
-    assert request.open_ended is False
-
-
-@pytest.mark.parametrize(("top_k", "expected"), [(-1, 0), (0, 0), (1, 1)])
-def test_two_ways_to_say_all_tokens(top_k: int, expected: int) -> None:
-    assert read_request(prompt(top_k=top_k), INFO, ROOMY).sampling_params.top_k == expected
 
 
 async def test_a_request_without_sampling_parameters_takes_all_defaults() -> None:

@@ -17,8 +17,8 @@ from engine_svc.execution.simulated import SimulatedRunner
 from engine_svc.heartbeat import Heartbeat
 from engine_svc.metrics import EngineMetrics
 from engine_svc.output import RequestOutput
-from engine_svc.request import Sampled, Script
-from engine_svc.scheduling.capacity import Places
+from engine_svc.request import Request, Sampled, Script
+from engine_svc.scheduling.capacity import Slots
 from engine_svc.step_loop import StepLoop
 from svclib.errors import Overloaded, Unavailable
 from tests.engine_svc import given
@@ -76,13 +76,21 @@ class Ear(Answer):
             self.over.set()
 
 
+def engine_of(runner: Runner) -> Engine:
+    return Engine(runner, given.scheduler(), EngineMetrics(CollectorRegistry(), "m"))
+
+
 @asynccontextmanager
 async def running(
-    runner: Runner, *, max_waiting: int = 100, deaths: list[str] | None = None, heartbeat: Heartbeat | None = None
-) -> AsyncIterator[StepLoop]:
-    engine = Engine(runner, given.scheduler(), EngineMetrics(CollectorRegistry(), "m"))
+    runner: Runner | Engine,
+    *,
+    max_waiting: int = 100,
+    deaths: list[str] | None = None,
+    heartbeat: Heartbeat | None = None,
+) -> AsyncIterator[StepLoop[Request, RequestOutput]]:
+    engine = runner if isinstance(runner, Engine) else engine_of(runner)
     died = [] if deaths is None else deaths
-    loop = StepLoop(engine, Places(8, max_waiting), heartbeat or Heartbeat(60.0), lambda: died.append("died"))
+    loop = StepLoop(engine, Slots(8, max_waiting), heartbeat or Heartbeat(60.0), lambda: died.append("died"))
     loop.start()
     try:
         yield loop
@@ -187,12 +195,13 @@ async def test_requests_on_their_way_count_as_waiting() -> None:
 
 async def test_stopping_a_choice() -> None:
     model, ear = Gate(), Ear()
-    async with running(model) as loop:
+    engine = engine_of(model)
+    async with running(engine) as loop:
         number = loop.submit(given.request([1, 2], 50, n=2), ear.hear)
-        loop.stop_choice(number, 0)
+        loop.command(lambda: engine.stop_choice(number, 0))
         model.open.set()
         await heard(ear)
-        loop.stop_choice(number, 1)
+        loop.command(lambda: engine.stop_choice(number, 1))
     assert ear.finish_reasons == {1: "length"}
 
 

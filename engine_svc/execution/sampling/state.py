@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from engine_svc.grammar.interface import Mask, Matcher
+from engine_svc.constraint import Mask, Matcher
 from engine_svc.request import SamplingParams
 from engine_svc.scheduling.sequence import Sequence
 

@@ -4,10 +4,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from engine_svc.embedding.engine import EmbeddingEngine
-from engine_svc.embedding.queue import Job
-from engine_svc.engine import MAX_STEP_FAULTS
 from engine_svc.execution.runner import DeviceLost
 from engine_svc.metrics import EngineMetrics
+from engine_svc.step_engine import MAX_STEP_FAULTS
 from svclib.errors import InternalError
 from tests.engine_svc.embedding.fakes import BAD_TOKEN, Failing, Told, request
 
@@ -18,18 +17,27 @@ class Running:
     def __init__(self, runner: Told) -> None:
         self.registry = CollectorRegistry()
         self.engine = EmbeddingEngine(runner, EngineMetrics(self.registry, "m"))
+        self._outcomes: list[list[object]] = []
 
-    def add(self, *texts: tuple[int, ...]) -> tuple[Job, list[object]]:
+    def add(self, *texts: tuple[int, ...]) -> tuple[int, list[object]]:
         """A request, and where its outcome goes."""
         outcomes: list[object] = []
-        job = Job(request(*texts), outcomes.append)
-        self.engine.add(job)
-        return job, outcomes
+        group_id = len(self._outcomes)
+        self._outcomes.append(outcomes)
+        self.engine.add(group_id, request(*texts))
+        return group_id, outcomes
+
+    def step(self) -> bool:
+        """One pass, and its outcomes."""
+        moved = self.engine.step()
+        for output in self.engine.take_outputs():
+            self._outcomes[output.group_id].append(output.outcome)
+        return moved
 
     def run(self) -> int:
         """Passes until nothing is left."""
         count = 0
-        while self.engine.step():
+        while self.step():
             count += 1
         return count
 
@@ -88,7 +96,7 @@ def test_one_failed_pass_after_another_means_that_the_device_is_lost() -> None:
     for _ in range(MAX_STEP_FAULTS):
         running.add((1,) * 20)
 
-    with pytest.raises(DeviceLost, match="5 passes in a row failed"):
+    with pytest.raises(DeviceLost, match="5 steps in a row failed"):
         running.run()
 
 
@@ -106,10 +114,10 @@ def test_who_left_is_not_computed() -> None:
     told = Told()
     running = Running(told)
     gone, outcomes = running.add(*[(7,) * 20] * 3)
-    running.engine.step()
+    running.step()
 
-    running.engine.drop(gone)
-    running.engine.drop(gone)
+    running.engine.abort(gone)
+    running.engine.abort(gone)
 
     assert running.run() == 0
     assert len(told.texts) == 1
@@ -122,7 +130,7 @@ def test_who_is_done_cannot_leave() -> None:
     job, _ = running.add((1,))
     running.run()
 
-    running.engine.drop(job)
+    running.engine.abort(job)
 
     assert running.sample("pellucid_engine_requests_aborted_total") == 0
 
@@ -136,4 +144,4 @@ def test_metrics_count_tokens_and_passes() -> None:
     assert running.sample("vllm:prompt_tokens_total") == 25
     assert running.sample("vllm:iteration_tokens_total_count") == 2
     assert running.sample("vllm:iteration_tokens_total_sum") == 25
-    assert running.engine.num_running == 0
+    assert running.engine.loads.num_running == 0

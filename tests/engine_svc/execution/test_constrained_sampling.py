@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from engine_svc.constraint import Constraint, Mask, Thinking
 from engine_svc.execution.sampler import Sampler
-from engine_svc.grammar.interface import Mask
-from engine_svc.request import Constraint, Sampled, Thinking
+from engine_svc.request import Sampled
 from engine_svc.scheduling.sequence import Sequence
 from svclib.errors import InvalidRequest
 from tests.engine_svc.execution.sampling.given import sequence

@@ -176,7 +176,7 @@ def test_drafts_that_are_right_come_with_the_token_that_is_due(runner: Runner) -
     drafts = (*said[:3], (said[3] + 1) % 97, said[4])
 
     (found,) = runner.execute([ScheduledSequence(one, 0, 3 + len(drafts), drafts)])
-    runner.forget(one)
+    runner.release(one)
 
     assert isinstance(found, Sampled)
     assert list(found.token_ids) == said[:4]

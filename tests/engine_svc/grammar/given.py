@@ -8,12 +8,11 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from engine_svc.constraint import Constraint, Mask, Thinking
 from engine_svc.grammar.compiler import GrammarCompiler
-from engine_svc.grammar.interface import Mask
 from engine_svc.grammar.matcher import CompiledGrammar, SequenceMatcher
 from engine_svc.grammar.token_bytes import TokenBytes, simulated_tokens
 from engine_svc.grammar.vocabulary import vocabulary_of
-from engine_svc.request import Constraint, Thinking
 from protos import simulated
 
 EOS = simulated.EOS_TOKEN_ID

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine_svc.request import Constraint
+from engine_svc.constraint import Constraint
 from svclib.errors import InvalidRequest
 from tests.engine_svc.grammar.given import accepts, choice, compiled, schema
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from engine_svc.constraint import Constraint, Thinking
 from engine_svc.grammar.compiler import MAX_WAITING, GrammarCompiler
 from engine_svc.grammar.panics import Panic
 from engine_svc.grammar.token_bytes import simulated_tokens
-from engine_svc.grammar.vocabulary import load_vocabulary, vocabulary_of
-from engine_svc.request import Constraint, Request, SamplingParams, Thinking
+from engine_svc.grammar.vocabulary import load_grammar_vocabulary, vocabulary_of
+from engine_svc.request import Request, SamplingParams
 from svclib.errors import InvalidRequest, Overloaded, Unsupported
 from tests.engine_svc.grammar.given import EOS, choice, compiler, texts_of
 from tests.engine_svc.grammar.test_token_bytes import BYTE_LEVEL, folder
@@ -104,7 +105,7 @@ def test_compiling_is_timed() -> None:
 
 @pytest.mark.parametrize("source", ["", "simulated"])
 def test_the_simulated_models_vocabulary(source: str) -> None:
-    vocabulary = load_vocabulary(source, 259)
+    vocabulary = load_grammar_vocabulary(source, 259)
     assert vocabulary is not None
     assert vocabulary.tokens == simulated_tokens()
 
@@ -113,7 +114,7 @@ def test_a_vocabulary_is_cut_or_filled_up_to_the_models_size(tmp_path: Path) -> 
     added = [{"id": 5, "content": "<end>", "special": True}]
     source = str(folder(tmp_path, BYTE_LEVEL | {"added_tokens": added}))
     (tmp_path / "config.json").write_text("{}")
-    larger, smaller = load_vocabulary(source, 10), load_vocabulary(source, 2)
+    larger, smaller = load_grammar_vocabulary(source, 10), load_grammar_vocabulary(source, 2)
     assert larger is not None
     assert smaller is not None
     assert larger.tokens.spelled == (b"a", b" b", b"\n", "é".encode(), "日".encode(), b"<end>", b"", b"", b"", b"")
@@ -127,4 +128,4 @@ def test_a_vocabulary_is_cut_or_filled_up_to_the_models_size(tmp_path: Path) -> 
 
 def test_a_model_without_a_tokenizer_has_no_vocabulary(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
-    assert load_vocabulary(str(tmp_path), 10) is None
+    assert load_grammar_vocabulary(str(tmp_path), 10) is None

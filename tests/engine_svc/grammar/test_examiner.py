@@ -13,13 +13,14 @@ from typing import Any
 import psutil
 import pytest
 
+from engine_svc.constraint import Constraint
 from engine_svc.grammar.compiler import MAX_SLOW, GrammarCompiler
 from engine_svc.grammar.examiner import Examiner, Patience, TooMuch
 from engine_svc.grammar.limits import CompileLimits
 from engine_svc.grammar.panics import Panic
 from engine_svc.grammar.token_bytes import TokenBytes, simulated_tokens
 from engine_svc.grammar.vocabulary import read_tokens, vocabulary_of, write_tokens
-from engine_svc.request import Constraint, Request, SamplingParams
+from engine_svc.request import Request, SamplingParams
 from svclib.errors import InvalidRequest, Overloaded, Unavailable
 from tests.engine_svc.grammar.given import choice, schema
 

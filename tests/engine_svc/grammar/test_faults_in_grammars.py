@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine_svc.request import Constraint
+from engine_svc.constraint import Constraint
 from svclib.errors import InvalidRequest
 from tests.engine_svc.grammar import given
 

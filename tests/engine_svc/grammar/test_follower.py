@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from engine_svc.constraint import Constraint
 from engine_svc.grammar.building import MAX_LEXER_STATES
 from engine_svc.grammar.follower import Fault, Follower
-from engine_svc.request import Constraint
 from tests.engine_svc.grammar.given import compiled, schema, spelled
 
 

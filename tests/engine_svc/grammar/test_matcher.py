@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from llguidance import LLParserLimits
 
-from engine_svc.request import Constraint, Thinking
+from engine_svc.constraint import Constraint, Thinking
 from svclib.errors import InvalidRequest
 from tests.engine_svc.grammar.given import (
     CLOSE,

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine_svc.constraint import Constraint
 from engine_svc.grammar.numbers import may_have_long_numbers
 from engine_svc.grammar.source import source_of
-from engine_svc.request import Constraint
 from tests.engine_svc.grammar.given import accepts, compiled, schema
 
 NUMBER: dict[str, Any] = {"type": "number"}

@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine_svc.constraint import Thinking
 from engine_svc.grammar.reasoning import Constrained, Free, ThinkingGate, Undecided
-from engine_svc.request import Thinking
 
 SPELLED = (b"<think>", b"</think>", b"</", b"think", b">", b">\n\n", b">{", b"a", b" ", b"<", b"</think>x")
 OPENING, CLOSING = (0,), (2, 3, 4)

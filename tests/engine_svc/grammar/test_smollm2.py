@@ -9,10 +9,11 @@ from typing import Any
 import jsonschema
 import pytest
 
+from engine_svc.constraint import Constraint
 from engine_svc.grammar.compiler import GrammarCompiler
-from engine_svc.grammar.vocabulary import load_vocabulary
+from engine_svc.grammar.vocabulary import load_grammar_vocabulary
 from engine_svc.offline.text import load_text
-from engine_svc.request import Constraint, Request, SamplingParams
+from engine_svc.request import Request, SamplingParams
 from modelfiles.gguf_vocabulary import read_vocabulary
 from tests.engine_svc.given import Answer
 from tests.engine_svc.running import load, run
@@ -66,7 +67,7 @@ def answers(smollm2: Path) -> dict[str, tuple[Answer, str]]:
     """What the model said about each schema, all of them at once."""
     tokenizer, ends = load_text(str(smollm2)).tokenizer, read_vocabulary(smollm2).turn_ends
     runner = load(str(smollm2), dtype="auto", block_size=16, num_blocks=1024, num_threads=None)
-    compiler = GrammarCompiler(load_vocabulary(str(smollm2), runner.info.vocab_size))
+    compiler = GrammarCompiler(load_grammar_vocabulary(str(smollm2), runner.info.vocab_size))
 
     def request(name: str, schema: Any) -> Request:
         constraint = Constraint("json_schema", json.dumps(schema))

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from engine_svc.constraint import Constraint, Thinking
 from engine_svc.grammar.matcher import CompiledGrammar
 from engine_svc.grammar.store import MAX_KEPT, GrammarStore
-from engine_svc.request import Constraint, Thinking
 from svclib.errors import InvalidRequest, Overloaded
 from tests.engine_svc.grammar.given import choice, compiled
 

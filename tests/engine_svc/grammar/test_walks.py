@@ -9,8 +9,8 @@ from typing import Any
 import jsonschema
 import pytest
 
+from engine_svc.constraint import Constraint
 from engine_svc.grammar.matcher import CompiledGrammar
-from engine_svc.request import Constraint
 from svclib.errors import InvalidRequest
 from tests.engine_svc.grammar.given import EOS, compiled, schema
 from tests.engine_svc.grammar.test_schema_suite import DRAFT_4, groups

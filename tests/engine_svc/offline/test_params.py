@@ -7,7 +7,7 @@ import pytest
 
 from engine_svc import SamplingParams
 from engine_svc import request as engine
-from engine_svc.request import Constraint
+from engine_svc.constraint import Constraint
 
 NAN = float("nan")
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine_svc.scheduling.block_manager import BlockManager
-from engine_svc.scheduling.capacity import Capacity, Places
+from engine_svc.scheduling.capacity import Capacity, Slots
 from svclib.errors import ContextLengthExceeded, InvalidRequest, Overloaded
 
 ROOMY = Capacity(max_model_len=100, block_size=4, num_blocks=1000)
@@ -73,21 +73,21 @@ def test_exactly_what_the_blocks_hold_is_let_in(
     assert let_in == fits
 
 
-def test_places_are_counted_by_choices() -> None:
-    places = Places(max_running=2, max_waiting=3)
-    places.take(3)
+def test_slots_are_counted_by_choices() -> None:
+    slots = Slots(max_running=2, max_waiting=3)
+    slots.take(3)
     with pytest.raises(Overloaded) as caught:
-        places.take(3)
+        slots.take(3)
     assert caught.value.retry_after is not None
-    places.take(2)
+    slots.take(2)
     with pytest.raises(Overloaded):
-        places.take(1)
-    places.give_back(3)
-    places.take(3)
-    assert places.num_taken == 5
+        slots.take(1)
+    slots.release(3)
+    slots.take(3)
+    assert slots.num_taken == 5
 
 
-def test_more_choices_than_there_are_places_can_never_be_taken() -> None:
+def test_more_choices_than_there_are_slots_can_never_be_taken() -> None:
     with pytest.raises(InvalidRequest, match=r"n is 6.* 5 choices") as caught:
-        Places(max_running=2, max_waiting=3).take(6)
+        Slots(max_running=2, max_waiting=3).take(6)
     assert caught.value.param == "n"

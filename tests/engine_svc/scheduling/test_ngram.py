@@ -66,7 +66,7 @@ def test_the_index_finds_what_a_search_finds(token_ids: list[int]) -> None:
 @given(texts, texts)
 def test_of_a_long_prompt_the_end_is_looked_at(prompt: list[int], output: list[int]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ngram, "_MOST_INDEXED", 8)
+        patch.setattr(ngram, "_MAX_INDEXED", 8)
         found = after(prompt, output).propose(1)
 
     expected = guess(prompt + output, first=max(0, len(prompt) - 8))

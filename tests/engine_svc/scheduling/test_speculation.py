@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from engine_svc.constraint import Constraint
 from engine_svc.execution.runner import ScheduledSequence
-from engine_svc.request import Constraint, Request, Sampled
+from engine_svc.request import Request, Sampled
 from engine_svc.scheduling.block_manager import BlockManager
 from engine_svc.scheduling.scheduler import Scheduler
 from engine_svc.scheduling.sequence import Sequence, Status, choices_of

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from engine_svc.constraint import Grammar
 from engine_svc.execution.sampling.state import SamplingState
-from engine_svc.grammar.interface import Grammar
 from engine_svc.request import Request, SamplingParams
 from engine_svc.scheduling.sequence import Sequence
 

@@ -7,7 +7,7 @@ import gc
 from svclib.memory import trim_heap
 
 
-def settle() -> None:
+def trim_memory() -> None:
     """Take what is loaded as lasting, and give back what loading has freed.
 
     Collections leave out what stays for good: looking at all of it would be felt as a pause in every stream. Reading a

@@ -14,7 +14,7 @@ import pytest
 from transformers import AutoModel
 
 from engine_svc.embedding.validation import MAX_INPUTS, MAX_TOKENS, MAX_WAITING_TOKENS
-from engine_svc.engine import MAX_STEP_FAULTS
+from engine_svc.step_engine import MAX_STEP_FAULTS
 from protos.v1 import engine_pb2
 from svclib.errors import (
     ContextLengthExceeded,
@@ -91,7 +91,7 @@ async def test_an_embedding_model_says_what_it_is(tmp_path: Path) -> None:
 
 async def test_an_embedding_model_does_not_generate() -> None:
     async with serving(lambda _settings: Told()) as served:
-        with pytest.raises(Unsupported, match="this model embeds and does not generate") as raised:
+        with pytest.raises(Unsupported, match="generation is not supported") as raised:
             await served.ask(prompt(max_tokens=3))
         assert raised.value.param == "model"
 
@@ -100,7 +100,7 @@ async def test_a_generating_model_does_not_embed() -> None:
     async with serving() as served:
         info = await served.stub.GetModelInfo(engine_pb2.ModelInfoRequest())
         assert list(info.tasks) == ["generate"]
-        with pytest.raises(Unsupported, match=r"generates and does not embed.*ENGINE_TASK") as raised:
+        with pytest.raises(Unsupported, match=r"embeddings are not supported.*ENGINE_TASK") as raised:
             await embed(served, message([1]))
         assert raised.value.param == "model"
 
@@ -240,7 +240,7 @@ async def test_a_lost_engine_says_so_and_asks_the_process_to_end(model: Told, nu
             with pytest.raises(Unavailable):
                 await embed(served, message([1]))
             await served.until_health(serving=False)
-            with pytest.raises(Unavailable, match="lost"):
+            with pytest.raises(Unavailable, match="engine failed"):
                 await embed(served, message([1]))
             async with asyncio.timeout(10):
                 await told.wait()

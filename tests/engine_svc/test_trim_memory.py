@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 FREE_BEHIND_ONE_THAT_STAYS = """
 import gc, resource
 from pathlib import Path
-from engine_svc import settling
+from engine_svc.trim_memory import trim_memory
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
@@ -22,7 +22,7 @@ def resident():
 pieces = [bytearray(4096) for _ in range(20_000)]
 pieces = pieces[-1:]
 full = resident()
-settling.settle()
+trim_memory()
 print(full - resident(), gc.get_freeze_count())
 """
 
