@@ -136,7 +136,7 @@ def main() -> None:
 
 def _timed_model_of(runner: Runner) -> TimedModel:
     """Puts it in the place of the runner's model."""
-    from engine_svc.execution.model_runner import ModelRunner
+    from engine_svc.executors.model_runner import ModelRunner
 
     assert isinstance(runner, ModelRunner)
     runner._model = model = TimedModel(runner._model)

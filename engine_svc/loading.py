@@ -7,10 +7,10 @@ from typing import Final
 from engine_svc.config import Settings
 from engine_svc.embedding.interface import EmbeddingRunner
 from engine_svc.engine import Engine
-from engine_svc.execution.openmp import wait_politely
 from engine_svc.execution.runner import Runner, RunnerInfo
-from engine_svc.execution.simulated import SimulatedRunner
-from engine_svc.execution.vocabulary import load_vocabulary
+from engine_svc.executors.openmp import wait_politely
+from engine_svc.executors.simulated.runner import SimulatedRunner
+from engine_svc.executors.simulated.vocabulary import load_vocabulary
 from engine_svc.grammar.limits import CompileLimits
 from engine_svc.metrics import EngineMetrics
 from engine_svc.scheduling.block_manager import BlockManager
@@ -44,7 +44,7 @@ def load_runner(settings: Settings) -> Runner:
         return SimulatedRunner(_simulated_info(settings), step_seconds=settings.simulated_step_ms / 1000.0)
     wait_politely()
     # Imported here because only real weights need torch.
-    from engine_svc.execution.model_runner import load_model_runner
+    from engine_svc.executors.model_runner import load_model_runner
 
     return load_model_runner(
         model=settings.model,

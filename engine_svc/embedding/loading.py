@@ -13,12 +13,12 @@ from engine_svc.embedding.headless import Headless, with_head
 from engine_svc.embedding.interface import EmbedderInfo, Pooling
 from engine_svc.embedding.sentence_transformers import is_stated, read_stated_use
 from engine_svc.embedding.token_vectors import DecoderVectors, EncoderVectors, TokenVectors
+from engine_svc.executors.loading import load_model
 from engine_svc.kernels.library import Kernels
 from engine_svc.models.causal_lm import CausalLM
 from engine_svc.models.config import RawConfig
 from engine_svc.models.encoder import Encoder
 from engine_svc.models.encoders import ENCODERS, EncoderFamily, find_encoder
-from engine_svc.models.loading import load_model
 from engine_svc.models.precision import resolve_dtype, resolve_format
 from engine_svc.models.registry import reason_against_native
 from engine_svc.weights.checkpoint import Checkpoint, open_checkpoint
@@ -62,7 +62,7 @@ def load_embedder(
     ``dtype`` is ``float32``, ``bfloat16``, or ``auto``: for an encoder float32, because its vectors are kept and
     compared with others, for a decoder what this CPU computes fastest. ``max_model_len`` of None takes what
     sentence-transformers' files say, or the model's own limit. ``max_num_batched_tokens`` is the size of a pass. The
-    rest is as in ``engine_svc.execution.model_runner``. Raises ``ModelLoadError`` if the model or these numbers will
+    rest is as in ``engine_svc.executors.model_runner``. Raises ``ModelLoadError`` if the model or these numbers will
     not do.
     """
     if num_threads is not None:

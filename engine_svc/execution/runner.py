@@ -1,4 +1,4 @@
-"""The border between deciding what to compute (scheduling/, no torch) and computing it (execution/)."""
+"""The border between deciding what to compute (scheduling/, no torch) and computing it (executors/, sampling/)."""
 
 from __future__ import annotations
 

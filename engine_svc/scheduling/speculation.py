@@ -5,7 +5,7 @@ tokens is about ``r + FREE_TOKENS`` times what one takes to compute. Of these to
 due, and each draft by its chance of being right. So one draft more pays while its chance is at least
 ``u / (r + FREE_TOKENS)``, which is what the step yields for its time without it: the more a step does anyway, the more.
 
-What is sampled does not depend on drafts, only in which step it is (``execution/sampling/verify.py``).
+What is sampled does not depend on drafts, only in which step it is (``sampling/verify.py``).
 """
 
 from __future__ import annotations

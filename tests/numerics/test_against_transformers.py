@@ -14,10 +14,10 @@ from transformers import PretrainedConfig
 
 from engine_svc.attention.backends import create_backend
 from engine_svc.attention.interface import PagedBatch
+from engine_svc.executors.loading import load_model
 from engine_svc.kernels.library import load_kernels
 from engine_svc.kernels.packing import Format
 from engine_svc.models.causal_lm import CausalLM
-from engine_svc.models.loading import load_model
 from engine_svc.weights.checkpoint import open_checkpoint
 from tests.engine_svc import tiny
 
