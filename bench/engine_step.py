@@ -19,7 +19,7 @@ from itertools import count
 from typing import Final
 
 from engine_svc.execution.runner import Runner, ScheduledSequence
-from engine_svc.executors.openmp import wait_politely
+from engine_svc.executors.openmp import set_openmp_wait_policy
 from engine_svc.request import Request, SamplingParams
 from engine_svc.scheduling.sequence import Sequence, choices_of
 from pellucid.model import default_model_file
@@ -120,7 +120,7 @@ def _runners(args: argparse.Namespace) -> dict[str, Runner]:
 
 def main() -> None:
     args = _arguments()
-    wait_politely()
+    set_openmp_wait_policy()
     runners = _runners(args)
     names = list(runners)
     print(f"| step | {' | '.join(f'{name}, ms' for name in runners)} | first : last |")

@@ -87,7 +87,7 @@ class Engine:
         """Results in step with the batch, checked; the same exception for all when the step failed as a whole."""
         if not batch:
             return []
-        answers = [scheduled.answers for scheduled in batch]
+        answers = [scheduled.has_output for scheduled in batch]
         try:
             results = self._runner.execute(batch)
             if len(results) != sum(answers):
@@ -133,7 +133,7 @@ class Engine:
                 continue
             choices.setdefault(sequence.group_id, []).append(output)
             if output.finish_reason is not None:
-                self._runner.forget(sequence)
+                self._runner.release(sequence)
                 self._metrics.count_choice(output.finish_reason)
         now = time.time()
         for group_id, outputs in choices.items():
@@ -166,7 +166,7 @@ class Engine:
         alive = [sequence for sequence in sequences if sequence.status is not Status.FINISHED]
         for sequence in alive:
             self._scheduler.end(sequence)
-            self._runner.forget(sequence)
+            self._runner.release(sequence)
         return len(alive)
 
     def _count_drafts(self, batch: list[ScheduledSequence], results: list[Sampled | Exception | None]) -> None:

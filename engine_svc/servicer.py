@@ -117,7 +117,7 @@ class EngineServicer(engine_pb2_grpc.EngineServicer):
             block_size=capacity.block_size,
             num_blocks=capacity.num_blocks,
             max_num_seqs=self._backend.max_num_seqs,
-            deterministic=info.rows_are_independent,
+            deterministic=info.batch_invariant,
             tasks=["generate"],
             supports_constraints=self._backend.grammars.is_supported,
         )

@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 def find_kernels(name: str) -> Kernels | None:
     """The kernels for a backend of this name: ``reference``, ``cpu``, or ``auto`` for ``cpu`` where they are built.
 
-    To be asked once for each model, because it logs what is missing. Raises ``ModelLoadError`` when ``cpu`` is asked
+    To be called once for each model, because it logs what is missing. Raises ``ModelLoadError`` when ``cpu`` is asked
     for and not there.
     """
     if name == "reference":
@@ -47,16 +47,16 @@ def create_backend(
     *,
     num_blocks: int,
     block_size: int,
-    independent_rows: bool = False,
+    batch_invariant: bool = False,
 ) -> AttentionBackend:
     """The backend of this name, with what ``find_kernels`` found for it.
 
-    With ``independent_rows`` what a token gets depends on its own sequence alone, to the last bit. Raises
+    With ``batch_invariant`` what a token gets depends on its own sequence alone, to the last bit. Raises
     ``ModelLoadError`` when ``cpu`` is asked for and cannot compute this.
     """
     if kernels is not None and _suits(name, config):
         return CpuAttention(config, kernels, num_blocks=num_blocks, block_size=block_size)
-    return ReferenceAttention(config, num_blocks=num_blocks, block_size=block_size, independent_rows=independent_rows)
+    return ReferenceAttention(config, num_blocks=num_blocks, block_size=block_size, batch_invariant=batch_invariant)
 
 
 def _suits(name: str, config: AttentionConfig) -> bool:

@@ -14,10 +14,10 @@ from engine_svc.scheduling.sequence import Sequence
 class ScheduledSequence:
     """A run of tokens of one sequence to be computed in this step.
 
-    Keys and values of all tokens before ``start`` are in the cache already, and ``sequence.block_table`` has room for
+    All tokens before ``start`` are in the KV cache already, and ``sequence.block_table`` has room for
     the ``num_tokens`` of the run. When ``samples`` is true the last known token is in it, so the step must choose what
-    follows it. The run then goes on with ``drafts``, guesses of what will be chosen: the step may choose one token more
-    after each draft that it chose itself.
+    follows it. The run then goes on with ``drafts``, draft tokens: the step may choose one token more after each draft
+    token that it chose itself.
     """
 
     sequence: Sequence
@@ -27,7 +27,7 @@ class ScheduledSequence:
 
     @property
     def token_ids(self) -> list[int]:
-        """The run's tokens, drafts included."""
+        """The run's tokens, draft tokens included."""
         return [*self.sequence.token_ids[self.start : self._end], *self.drafts]
 
     @property
@@ -37,7 +37,7 @@ class ScheduledSequence:
 
     @property
     def _end(self) -> int:
-        """Where the tokens end that are no drafts."""
+        """Where the draft tokens begin."""
         return self.start + self.num_tokens - len(self.drafts)
 
     @property
@@ -50,8 +50,8 @@ class ScheduledSequence:
         return range(first, max(first, min(self.start + self.num_tokens, sequence.num_prompt_tokens - 1)))
 
     @property
-    def answers(self) -> bool:
-        """Whether the step has anything to say of this sequence."""
+    def has_output(self) -> bool:
+        """Whether the step has a result for this sequence."""
         return self.samples or len(self.prompt_rows) > 0
 
 
@@ -59,9 +59,9 @@ class ScheduledSequence:
 class RunnerInfo:
     """What a runner loaded, and its limits.
 
-    ``dtype`` is what activations are multiplied as, ``cache_dtype`` the element type of keys and values.
-    ``rows_are_independent`` promises that what is computed for a token is the same to the bit whatever else the step
-    computes, so that drafts change nothing.
+    ``dtype`` is what activations are multiplied as, ``cache_dtype`` the element type of the KV cache.
+    ``batch_invariant`` promises that what is computed for a token is the same to the bit whatever else the step
+    computes, so that draft tokens change nothing.
     """
 
     model_path: str
@@ -73,7 +73,7 @@ class RunnerInfo:
     num_blocks: int
     eos_token_ids: tuple[int, ...]
     simulated: bool = False
-    rows_are_independent: bool = False
+    batch_invariant: bool = False
     kv_cache_bytes: int = 0
     """Memory of the KV cache; 0 where there is none."""
 
@@ -90,11 +90,11 @@ class Runner(Protocol):
         """What was loaded; does not change."""
 
     def execute(self, batch: SequenceOf[ScheduledSequence]) -> list[Sampled | Exception]:
-        """Compute a step; one result for each entry that ``answers``, in order, without tokens unless it ``samples``.
+        """Compute a step; one result for each entry that ``has_output``, in order, no tokens unless it ``samples``.
 
         An exception in the list is the fault of that one sequence. Raising is a fault of the whole step, and
         ``DeviceLost`` one of the process. Does not change the sequences.
         """
 
-    def forget(self, sequence: Sequence) -> None:
+    def release(self, sequence: Sequence) -> None:
         """Drop whatever is kept for a sequence that ended; called once for each."""

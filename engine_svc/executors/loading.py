@@ -1,76 +1,72 @@
-"""From a checkpoint to a model that can compute steps: by a native family, or else by transformers."""
+"""Which executor computes a model.
+
+``EXECUTORS`` has them by name. ``auto`` takes ``cpu`` where the compiled kernels are in use and compute the model,
+``torch`` where they do not, and ``transformers`` for folders that no native family can serve.
+"""
 
 from __future__ import annotations
 
-import structlog
-import torch
+from collections.abc import Callable
+from typing import Final
 
-from engine_svc.executors.cpu.decoder import CompiledDecoder, reason_against_compiled
-from engine_svc.executors.cpu.weights import DTYPES, INTEGERS, pack_weights
-from engine_svc.kernels.library import Kernels
-from engine_svc.kernels.packing import Format
-from engine_svc.models.causal_lm import CausalLM, LoadedModel
-from engine_svc.models.config import DecoderConfig, RawConfig
-from engine_svc.models.decoder import Decoder
-from engine_svc.models.registry import find_family, reason_against_native
-from engine_svc.weights.checkpoint import Checkpoint
+import structlog
+
+from engine_svc.executors.cpu.decoder import reason_against_cpu
+from engine_svc.executors.cpu.loading import load_cpu
+from engine_svc.executors.interface import Executor, HiddenStatesExecutor
+from engine_svc.executors.load_request import LoadRequest
+from engine_svc.executors.torch.loading import load_torch
+from engine_svc.models.precision import DTYPES, INTEGERS, resolve_format
+from engine_svc.models.registry import read_native, reason_against_native
 from engine_svc.weights.errors import ModelLoadError
-from engine_svc.weights.loading import load_weights
-from engine_svc.weights.safetensors_folder import SafetensorsFolder
 
 log = structlog.get_logger(__name__)
 
 
-def load_model(checkpoint: Checkpoint, format_: Format, kernels: Kernels | None = None) -> LoadedModel:
-    """A model that is computed by these kernels as far as they can, or by torch.
+def load_executor(request: LoadRequest) -> Executor:
+    """Load a model into the executor that the request names or that suits it.
 
-    Without kernels, ``format_`` is one of floats.
-
-    Raises ``ModelLoadError`` naming what is wrong or not supported. A GGUF file must be of a native family.
+    Raises ``ModelLoadError`` naming what is wrong or not supported.
     """
-    if isinstance(checkpoint, SafetensorsFolder) and (reason := reason_against_native(checkpoint.config)) is not None:
-        return _fallback(checkpoint, format_, reason)
-    family = find_family(checkpoint.config)
-    config = family.read_config(RawConfig(checkpoint.config))
-    model = _native(checkpoint, config, format_, kernels)
-    return LoadedModel(
-        model,
-        family.model_type,
-        config.vocab_size,
-        config.max_position_embeddings,
-        rows_are_independent=isinstance(model, CompiledDecoder),
-    )
+    if request.executor != "auto":
+        return _find(request.executor)(request)
+    reason = reason_against_native(request.checkpoint.config)
+    if request.folder is None or reason is None:
+        return load_native(request)
+    log.warning("not native: computed by transformers, which is slower", reason=reason)
+    return _load_transformers(request)
 
 
-def _native(checkpoint: Checkpoint, config: DecoderConfig, format_: Format, kernels: Kernels | None) -> CausalLM:
-    if kernels is None:
-        return _plain(checkpoint, config, DTYPES[format_])
-    if (reason := reason_against_compiled(config, DTYPES[format_])) is None:
-        return _compiled(checkpoint, config, format_, kernels)
+def load_native(request: LoadRequest) -> HiddenStatesExecutor:
+    """Load a model of a native family: by the compiled kernels as far as they can, or by torch."""
+    if request.kernels is None:
+        return load_torch(request)
+    _, config = read_native(request.checkpoint.config)
+    format_ = resolve_format(request.dtype, request.quantization, request.checkpoint, request.kernels)
+    if (reason := reason_against_cpu(config, DTYPES[format_])) is None:
+        return load_cpu(request)
     if format_ in INTEGERS:
         raise ModelLoadError(f"quantization {format_.name.lower()} needs the compiled forward pass: {reason}")
     log.warning("not compiled: computed by plain torch, which is slower", reason=reason)
-    return _plain(checkpoint, config, DTYPES[format_])
+    return load_torch(request)
 
 
-def _plain(checkpoint: Checkpoint, config: DecoderConfig, dtype: torch.dtype) -> CausalLM:
-    decoder = Decoder(config, dtype)
-    load_weights(decoder, checkpoint.tensors(), ignored=decoder.unused_weights)
-    return decoder
-
-
-def _compiled(checkpoint: Checkpoint, config: DecoderConfig, format_: Format, kernels: Kernels) -> CausalLM:
-    return CompiledDecoder(pack_weights(checkpoint, config, format_, lanes=kernels.lanes), kernels)
-
-
-def _fallback(checkpoint: SafetensorsFolder, format_: Format, reason: str) -> LoadedModel:
-    if format_ in INTEGERS:
-        raise ModelLoadError(f"quantization {format_.name.lower()} is for native families: {reason}")
+def _load_transformers(request: LoadRequest) -> Executor:
     # Imported here because it takes seconds, and native families do without.
-    from engine_svc.executors.transformers.loading import load_fallback
+    from engine_svc.executors.transformers.loading import load_transformers
 
-    log.warning("not native: computed by transformers, which is slower", reason=reason)
-    try:
-        return load_fallback(checkpoint.folder, RawConfig(checkpoint.config), DTYPES[format_])
-    except ModelLoadError as error:
-        raise ModelLoadError(f"{error}. Nor is it native: {reason}") from error
+    return load_transformers(request)
+
+
+EXECUTORS: Final[dict[str, Callable[[LoadRequest], Executor]]] = {
+    "cpu": load_cpu,
+    "torch": load_torch,
+    "transformers": _load_transformers,
+}
+"""By the values of ``ENGINE_EXECUTOR``"""
+
+
+def _find(name: str) -> Callable[[LoadRequest], Executor]:
+    if name not in EXECUTORS:
+        raise ModelLoadError(f"executor {name} is not known; there are auto, {', '.join(EXECUTORS)}")
+    return EXECUTORS[name]

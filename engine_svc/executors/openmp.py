@@ -8,7 +8,7 @@ from typing import Final
 _SPINS: Final = "1000"
 
 
-def wait_politely() -> None:
+def set_openmp_wait_policy() -> None:
     """Let idle threads sleep after a few microseconds, unless the environment says otherwise.
 
     By default GNU OpenMP lets them spin for milliseconds. Where the cores are shared with other processes, as with the

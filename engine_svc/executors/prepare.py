@@ -1,37 +1,23 @@
-"""Turns what the scheduler planned into the tensors of a step."""
+"""Turns what the scheduler planned into the tensors of a step, on the device that computes it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence as SequenceOf
-from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from engine_svc.attention.interface import PagedBatch
 from engine_svc.execution.runner import ScheduledSequence
+from engine_svc.executors.interface import PreparedStep
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A flat batch: the runs of tokens of all sequences, one after the other."""
-
-    input_ids: Tensor
-    """int64 [tokens]"""
-    positions: Tensor
-    """int64 [tokens]"""
-    rows: Tensor
-    """Which tokens need logits: first those after which a token is sampled, then prompt rows, int64 [rows]
-
-    A token is sampled after the last known one of a sequence, and after each of its drafts.
-    """
-    num_samples: int
-    paged: PagedBatch
-
-
-def prepare(batch: SequenceOf[ScheduledSequence], block_size: int) -> Step:
-    """``batch`` has one entry at least, and no empty run."""
+def prepare(batch: SequenceOf[ScheduledSequence], block_size: int, device: torch.device) -> PreparedStep:
+    """``batch`` has one entry at least, and no empty run. The tensors are on ``device``."""
     counts = np.array([entry.num_tokens for entry in batch])
     starts = np.array([entry.start for entry in batch])
     ends = np.cumsum(counts)
@@ -48,18 +34,24 @@ def prepare(batch: SequenceOf[ScheduledSequence], block_size: int) -> Step:
         for row in range(end - 1 - len(entry.drafts), end)
     ]
     prompt_rows = [row - e.start + first for e, first in zip(batch, first_rows, strict=True) for row in e.prompt_rows]
-    return Step(
-        input_ids=torch.from_numpy(np.array(tokens, np.int64)),
-        positions=torch.from_numpy(positions),
-        rows=torch.from_numpy(np.array([*samples, *prompt_rows], np.int64)),
+    put = partial(_put, device)
+    return PreparedStep(
+        input_ids=put(np.array(tokens, np.int64)),
+        positions=put(positions),
+        rows=put(np.array([*samples, *prompt_rows], np.int64)),
         num_samples=len(samples),
         paged=PagedBatch(
-            slot_mapping=torch.from_numpy(slots),
-            query_starts=torch.from_numpy(np.concatenate(([0], ends)).astype(np.int32)),
-            context_lens=torch.from_numpy((starts + counts).astype(np.int32)),
-            block_tables=torch.from_numpy(tables),
+            slot_mapping=put(slots),
+            query_starts=put(np.concatenate(([0], ends)).astype(np.int32)),
+            context_lens=put((starts + counts).astype(np.int32)),
+            block_tables=put(tables),
         ),
     )
+
+
+def _put(device: torch.device, values: npt.NDArray[Any]) -> Tensor:
+    """On the device; where that is the CPU, the same memory."""
+    return torch.from_numpy(values).to(device, non_blocking=True)
 
 
 def _block_tables(batch: SequenceOf[ScheduledSequence]) -> np.ndarray[tuple[int, int], np.dtype[np.int32]]:

@@ -28,7 +28,7 @@ _GROUP_ELEMENTS: Final = 1 << 18
 
 
 class Sampler:
-    """Keeps a little state for each sequence, until ``forget``."""
+    """Keeps a little state for each sequence, until ``release``."""
 
     def __init__(self) -> None:
         self._states: dict[int, SamplingState] = {}
@@ -67,7 +67,7 @@ class Sampler:
             for row, state in enumerate(states)
         ]
         sound = [(row, state) for row, state in enumerate(states) if results[row] is None]
-        for rows in _groups((row for row, state in sound if not state.takes_likeliest), logits.shape[1]):
+        for rows in _groups((row for row, state in sound if not state.is_greedy), logits.shape[1]):
             token_ids[rows] = _choose(logits[rows].numpy(), [states[row] for row in rows])
         logprobs: dict[int, tuple[TokenLogprobs, ...]] = {}
         for rows in _groups((row for row, state in sound if state.params.logprobs is not None), logits.shape[1]):
@@ -78,7 +78,7 @@ class Sampler:
             results[row] = conclude(state, Sampled((int(token_ids[row]),), logprobs.get(row, ())))
         return [result for result in results if result is not None]
 
-    def forget(self, sequence: Sequence) -> None:
+    def release(self, sequence: Sequence) -> None:
         self._states.pop(sequence.seq_id, None)
 
     def _state(self, sequence: Sequence) -> SamplingState:

@@ -68,7 +68,7 @@ class SamplingState:
         return [*self.sequence.token_ids[self.sequence.num_prompt_tokens :], *self.drafts]
 
     @property
-    def takes_likeliest(self) -> bool:
+    def is_greedy(self) -> bool:
         """Whether the next token is the best of the raw logits, whatever they are."""
         adjusted = self.penalized or self.must_go_on or len(self.bias_ids) or self.matcher is not None
         return self.params.greedy and not adjusted

@@ -50,8 +50,8 @@ class HistoryModel:
         drafts = [entry.drafts for entry in sampling]
         return self._sampler.sample(torch.tensor(rows), [entry.sequence for entry in sampling], drafts)
 
-    def forget(self, sequence: Sequence) -> None:
-        self._sampler.forget(sequence)
+    def release(self, sequence: Sequence) -> None:
+        self._sampler.release(sequence)
 
     def _logits(self, history: list[int]) -> list[float]:
         if history[-1] == self._broken_after:

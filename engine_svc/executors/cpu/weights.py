@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import torch
 from torch import Tensor
@@ -11,31 +10,32 @@ from torch import Tensor
 from engine_svc.kernels.memory import Arena
 from engine_svc.kernels.packing import Format, PackedMatrix, pack
 from engine_svc.models.config import DecoderConfig
-from engine_svc.models.decoder import Decoder
+from engine_svc.models.layout import EMBEDDING, HEAD, DecoderLayout, decoder_layout, unused_weights
+from engine_svc.models.precision import DTYPES, INTEGERS
 from engine_svc.weights.checkpoint import Checkpoint, StoredTensor
 from engine_svc.weights.loading import match_weights
 from engine_svc.weights.quantized import QuantizedRows, quantize
 
-DTYPES: Final = {
-    Format.FLOAT32: torch.float32,
-    Format.BFLOAT16: torch.bfloat16,
-    Format.INT16: torch.bfloat16,
-    Format.INT8: torch.bfloat16,
-}
-"""What models are computed in, and the element type of their caches"""
-
-INTEGERS: Final = frozenset({Format.INT16, Format.INT8})
-
 
 @dataclass(frozen=True, slots=True)
 class PackedWeights:
-    """Weights by the names that checkpoints give them; ``decoder`` has these names and the sizes, and no memory."""
+    """Weights by the names that checkpoints give them."""
 
-    decoder: Decoder
+    config: DecoderConfig
+    layout: DecoderLayout
     format: Format
     matrices: dict[str, PackedMatrix]
     vectors: dict[str, Tensor]
     """float32: norms and biases"""
+
+    @property
+    def embedding(self) -> PackedMatrix:
+        return self.matrices[EMBEDDING]
+
+    @property
+    def head(self) -> PackedMatrix:
+        """The output matrix, which may be the embedding."""
+        return self.matrices.get(HEAD, self.embedding)
 
 
 def pack_weights(checkpoint: Checkpoint, config: DecoderConfig, format_: Format, *, lanes: int) -> PackedWeights:
@@ -43,10 +43,9 @@ def pack_weights(checkpoint: Checkpoint, config: DecoderConfig, format_: Format,
 
     With integers, matrices that are stored in 4 or 8 bits stay as they are, and all others get 8 bits.
     """
-    with torch.device("meta"):
-        decoder = Decoder(config, DTYPES[format_])
-    weights, arena = PackedWeights(decoder, format_, {}, {}), Arena()
-    for tensor, _ in match_weights(decoder, checkpoint.tensors(), ignored=decoder.unused_weights):
+    layout = decoder_layout(config)
+    weights, arena = PackedWeights(config, layout, format_, {}, {}), Arena()
+    for tensor in match_weights(layout.shapes, checkpoint.tensors(), ignored=unused_weights(config)):
         if len(tensor.shape) == 1:
             weights.vectors[tensor.name] = _floats(tensor, torch.float32)
         else:

@@ -42,9 +42,9 @@ class SimulatedRunner:
     def execute(self, batch: SequenceOf[ScheduledSequence]) -> list[Sampled | Exception]:
         time.sleep(self._step_seconds)
         now = time.monotonic()
-        return [self._answer(scheduled, now) for scheduled in batch if scheduled.answers]
+        return [self._answer(scheduled, now) for scheduled in batch if scheduled.has_output]
 
-    def forget(self, sequence: Sequence) -> None:
+    def release(self, sequence: Sequence) -> None:
         self._answers.pop(sequence.seq_id, None)
 
     def _answer(self, scheduled: ScheduledSequence, now: float) -> Sampled:

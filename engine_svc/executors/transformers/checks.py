@@ -1,4 +1,4 @@
-"""What a configuration says about whether the fallback can serve its model, before any weight is read."""
+"""What a configuration says about whether transformers can serve its model here, before any weight is read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read_config(folder: Path, raw: RawConfig) -> PretrainedConfig:
 
 
 def find_class(config: PretrainedConfig) -> type[PreTrainedModel]:
-    """The class of the model. Raises ``ModelLoadError`` naming what the fallback cannot do."""
+    """The class of the model. Raises ``ModelLoadError`` naming what is not supported."""
     found = _causal_class(config)
     if (reason := _reason_against(found, config)) is not None:
         raise ModelLoadError(f"{found.__name__} is not supported: {reason}")
@@ -58,7 +58,7 @@ def _reason_against(model_class: type[PreTrainedModel], config: PretrainedConfig
 
 
 def longest_sequence(config: PretrainedConfig) -> int:
-    """Most tokens of a sequence.
+    """Maximum tokens of a sequence.
 
     Positions of the kind "longrope" are other ones for all tokens once a sequence is longer than a border: sequences
     end there, as with Phi 3 (``engine_svc.models.phi3``).

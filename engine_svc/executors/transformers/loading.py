@@ -11,42 +11,81 @@ import torch
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers.utils import logging
 
+from engine_svc.attention.backends import create_backend
+from engine_svc.executors.interface import ExecutorInfo
+from engine_svc.executors.load_request import LoadRequest
 from engine_svc.executors.transformers.attention import PAGED
 from engine_svc.executors.transformers.checks import find_class, longest_sequence, read_config
-from engine_svc.executors.transformers.model import FallbackModel
+from engine_svc.executors.transformers.executor import TransformersExecutor
+from engine_svc.executors.transformers.model import TransformersModel
 from engine_svc.executors.transformers.proof import check, own_logits, random_sequences
 from engine_svc.executors.transformers.survey import SURVEY, survey_attention
-from engine_svc.models.causal_lm import LoadedModel
 from engine_svc.models.config import RawConfig
+from engine_svc.models.precision import DTYPES, resolve_format
+from engine_svc.models.registry import reason_against_native
 from engine_svc.weights.errors import ModelLoadError
 from engine_svc.weights.loading import listed
 
 
-def load_fallback(folder: Path, raw: RawConfig, dtype: torch.dtype) -> LoadedModel:
-    """The model in a Hugging Face folder with a config.json of this content. No code in the folder is run.
+def load_transformers(request: LoadRequest) -> TransformersExecutor:
+    """See ``engine_svc.executors.loading.load_executor``. Needs a Hugging Face folder, of which no code is run."""
+    folder = _check(request)
+    try:
+        model, info = _load_proven(request, folder)
+    except ModelLoadError as error:
+        raise _with_reason(error, request) from error
+    backend = create_backend(
+        request.attention_backend,
+        model.attention_config,
+        request.kernels,
+        num_blocks=info.cache.num_blocks,
+        block_size=info.cache.block_size,
+    )
+    return TransformersExecutor(model, backend, info)
 
-    Raises ``ModelLoadError`` naming what is not supported.
-    """
+
+def _check(request: LoadRequest) -> Path:
+    """Raises ``ModelLoadError`` for what transformers' models cannot do, whichever it is."""
+    if request.folder is None:
+        raise ModelLoadError("executor transformers reads folders of Hugging Face, not GGUF files")
+    if request.quantization not in ("auto", "none"):
+        reason = reason_against_native(request.checkpoint.config) or "this one is computed by transformers"
+        raise ModelLoadError(f"quantization {request.quantization} is for native families: {reason}")
+    if request.deterministic:
+        raise ModelLoadError("deterministic is for native families only, and this model's code is transformers'")
+    return request.folder
+
+
+def _with_reason(error: ModelLoadError, request: LoadRequest) -> ModelLoadError:
+    """Says as well why no native family serves the model."""
+    reason = reason_against_native(request.checkpoint.config)
+    return error if reason is None else ModelLoadError(f"{error}. Nor is it native: {reason}")
+
+
+def _load_proven(request: LoadRequest, folder: Path) -> tuple[TransformersModel, ExecutorInfo]:
     _log_with_ours()
-    config = read_config(folder, raw)
+    config = read_config(folder, RawConfig(request.checkpoint.config))
     model_class = find_class(config)
     longest = longest_sequence(config)
-    model = _load(model_class, folder, config, dtype)
+    format_ = resolve_format(request.dtype, "none", request.checkpoint, None)
+    theirs = _load(model_class, folder, config, DTYPES[format_])
     with _refused_by_name(model_class), torch.inference_mode():
-        fallback = FallbackModel(model, survey_attention(model, config, longest))
-        _prove(fallback, config.vocab_size)
-    return LoadedModel(fallback, config.model_type, config.vocab_size, longest)
+        model = TransformersModel(theirs, survey_attention(theirs, config, longest))
+        _prove(model, config.vocab_size)
+    attention = model.attention_config
+    cache = request.cache.layout(attention.dtype, attention.kv_bytes_per_token)
+    return model, ExecutorInfo(config.model_type, format_.name.lower(), config.vocab_size, longest, cache)
 
 
-def _prove(fallback: FallbackModel, vocab_size: int) -> None:
+def _prove(model: TransformersModel, vocab_size: int) -> None:
     """Leaves the model with the attention that it is served with."""
     sequences = random_sequences(vocab_size)
-    fallback.model.set_attn_implementation("eager")
-    expected = own_logits(fallback.model, sequences)
-    fallback.model.set_attn_implementation(PAGED)
+    model.model.set_attn_implementation("eager")
+    expected = own_logits(model.model, sequences)
+    model.model.set_attn_implementation(PAGED)
     if expected.shape[-1] != vocab_size:
         raise ModelLoadError(f"it has logits for {expected.shape[-1]} tokens, but config says vocab_size {vocab_size}")
-    check(fallback, sequences, expected)
+    check(model, sequences, expected)
 
 
 def _load(

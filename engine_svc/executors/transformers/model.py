@@ -1,9 +1,9 @@
-"""A model of transformers as the engine sees it."""
+"""A model of transformers over a paged cache."""
 
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -13,11 +13,24 @@ from engine_svc.attention.interface import AttentionConfig, AttentionStep
 from engine_svc.executors.transformers.attention import attending
 
 
-class FallbackModel:
-    """See ``engine_svc.models.causal_lm.CausalLM``.
+class PagedModel(Protocol):
+    """A causal language model whose attention is given to it."""
 
-    What follows the last layer differs between models of transformers and cannot be called alone. So "what the last
-    layer leaves" is here the logits themselves: of all rows of a step at once, which takes more memory.
+    @property
+    def dtype(self) -> torch.dtype:
+        """Element type of weights and KV cache."""
+
+    @property
+    def attention_config(self) -> AttentionConfig:
+        """What it needs of an attention backend; does not change."""
+
+    def __call__(self, input_ids: Tensor, positions: Tensor, attention: AttentionStep, rows: Tensor) -> Tensor:
+        """``input_ids`` and ``positions`` int64 [tokens], ``rows`` int64 [rows] -> logits [rows, vocab_size]"""
+
+
+class TransformersModel:
+    """See ``PagedModel``. Logits of all rows of a step are made at once, which takes more memory than elsewhere:
+    what follows the last layer differs between models of transformers and cannot be called alone.
     """
 
     def __init__(self, model: PreTrainedModel, attention_config: AttentionConfig) -> None:
@@ -33,6 +46,3 @@ class FallbackModel:
             output = self.model(input_ids=input_ids[None], position_ids=positions[None], use_cache=False, **given)
         logits: Tensor = output.logits[0]
         return logits if self._keeps_rows else logits[rows]
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        return hidden

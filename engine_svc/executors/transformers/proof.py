@@ -1,4 +1,4 @@
-"""Whether a model says on the paged cache what it says by itself: tried out with the weights that were loaded.
+"""Whether a model has on the paged cache the logits that it has by itself: tried out with the weights loaded.
 
 It costs five steps of a few tokens. Whatever a model does with its batch beside attention, and no other check knows of,
 shows here: the sequences are cut into runs, mixed in steps, and lie in the cache in no order.
@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from engine_svc.attention.interface import AttentionBackend, PagedBatch
 from engine_svc.attention.reference import ReferenceAttention
-from engine_svc.models.causal_lm import CausalLM
+from engine_svc.executors.transformers.model import PagedModel
 from engine_svc.weights.errors import ModelLoadError
 
 
@@ -48,7 +48,7 @@ def own_logits(model: PreTrainedModel, sequences: list[Tensor]) -> Tensor:
     return torch.cat([model(input_ids=one[None], use_cache=False).logits[0] for one in sequences])
 
 
-def check(model: CausalLM, sequences: list[Tensor], expected: Tensor) -> None:
+def check(model: PagedModel, sequences: list[Tensor], expected: Tensor) -> None:
     """Raises ``ModelLoadError`` if the paged logits are not those that are expected, [tokens, vocab_size]."""
     error = _difference(_paged_logits(model, sequences), expected)
     # Not the other way round, for the sake of NaN.
@@ -66,7 +66,7 @@ def _difference(found: Tensor, expected: Tensor) -> float:
     return float(((found - expected).norm(dim=-1) / spread).quantile(_SHARE))
 
 
-def _paged_logits(model: CausalLM, sequences: list[Tensor]) -> Tensor:
+def _paged_logits(model: PagedModel, sequences: list[Tensor]) -> Tensor:
     """[tokens, vocab_size], the tokens of one sequence after those of the other"""
     backend = ReferenceAttention(model.attention_config, num_blocks=_TABLES.numel(), block_size=_BLOCK_SIZE)
     pieces: dict[_Run, Tensor] = {}
@@ -76,7 +76,7 @@ def _paged_logits(model: CausalLM, sequences: list[Tensor]) -> Tensor:
     return torch.cat([pieces[run] for run in sorted(pieces)])
 
 
-def _compute(model: CausalLM, backend: AttentionBackend, sequences: list[Tensor], step: list[_Run]) -> Tensor:
+def _compute(model: PagedModel, backend: AttentionBackend, sequences: list[Tensor], step: list[_Run]) -> Tensor:
     positions = [torch.arange(run.start, run.end) for run in step]
     tables = _TABLES[[run.sequence for run in step]]
     slots = [
@@ -90,5 +90,4 @@ def _compute(model: CausalLM, backend: AttentionBackend, sequences: list[Tensor]
         block_tables=tables,
     )
     input_ids = torch.cat([sequences[run.sequence][run.start : run.end] for run in step])
-    hidden = model(input_ids, torch.cat(positions), backend.begin(batch), torch.arange(len(input_ids)))
-    return model.logits(hidden)
+    return model(input_ids, torch.cat(positions), backend.begin(batch), torch.arange(len(input_ids)))

@@ -154,7 +154,7 @@ def test_with_the_kernels_speculation_does_not_change_a_bit(folder: str, given: 
     plain = run(runner, requests)
     guessing = run(runner, requests, speculation=Speculation(6, 24), max_num_seqs=2)
 
-    assert runner.info.rows_are_independent
+    assert runner.info.batch_invariant
     assert outputs(guessing) == outputs(plain)
     assert logprobs(guessing) == logprobs(plain)
     assert max(len(chunk.token_ids) for answer in guessing for chunk in answer.chunks) > 1
@@ -176,7 +176,7 @@ def test_drafts_that_are_right_come_with_the_token_that_is_due(runner: Runner) -
     drafts = (*said[:3], (said[3] + 1) % 97, said[4])
 
     (found,) = runner.execute([ScheduledSequence(one, 0, 3 + len(drafts), drafts)])
-    runner.forget(one)
+    runner.release(one)
 
     assert isinstance(found, Sampled)
     assert list(found.token_ids) == said[:4]
@@ -232,11 +232,11 @@ def test_heads_of_an_odd_size_are_computed_by_plain_torch_in_bfloat16(tmp_path: 
 
     ours = load(odd, dtype="bfloat16")
 
-    assert not ours.info.rows_are_independent
+    assert not ours.info.batch_invariant
     assert outputs(run(ours, requests)) == outputs(
         run(load(odd, dtype="bfloat16", attention_backend="reference"), requests)
     )
-    assert load(odd, dtype="float32").info.rows_are_independent
+    assert load(odd, dtype="float32").info.batch_invariant
     for options in ({"attention_backend": "cpu", "dtype": "bfloat16"}, {"quantization": "int8", "dtype": "auto"}):
         with pytest.raises(ModelLoadError, match="heads of 7 numbers"):
             load(odd, **options)

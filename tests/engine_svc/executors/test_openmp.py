@@ -7,7 +7,8 @@ import sys
 import pytest
 
 IMPORT_TORCH = (
-    "from engine_svc.executors.openmp import wait_politely; wait_politely(); import torch; torch.ones(9).sum()"
+    "from engine_svc.executors.openmp import set_openmp_wait_policy; set_openmp_wait_policy(); "
+    "import torch; torch.ones(9).sum()"
 )
 
 

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine_svc.attention.interface import PagedBatch
 from engine_svc.execution.runner import ScheduledSequence
 from engine_svc.executors.prepare import prepare
 from tests.engine_svc.sampling.given import sequence
 
 BLOCK_SIZE = 4
+CPU = torch.device("cpu")
 
 
 def scheduled(num_tokens: int, start: int, count: int, blocks: list[int], first_id: int = 0) -> ScheduledSequence:
@@ -28,6 +30,7 @@ def test_a_prompt_a_chunk_and_a_decode_lie_one_after_the_other() -> None:
             scheduled(6, 5, 1, [0, 6], first_id=300),
         ],
         BLOCK_SIZE,
+        CPU,
     )
 
     assert step.input_ids.tolist() == [100, 101, 102, 103, 104, 203, 204, 205, 206, 305]
@@ -52,6 +55,7 @@ def test_drafts_follow_the_token_that_is_due_and_each_needs_logits() -> None:
             replace(second, num_tokens=2, drafts=(41,)),
         ],
         BLOCK_SIZE,
+        CPU,
     )
 
     assert step.input_ids.tolist() == [305, 104, 31, 32, 400, 401, 207, 41]
@@ -66,14 +70,14 @@ def test_rows_of_prompts_that_owe_log_probabilities_come_after_those_that_sample
     asking = sequence(prompt=range(9), prompt_logprobs=0)
     asking.block_table, asking.num_prompt_logprobs = [1, 5, 3], 4
 
-    step = prepare([scheduled(5, 0, 5, [7, 2]), ScheduledSequence(asking, 3, 6)], BLOCK_SIZE)
+    step = prepare([scheduled(5, 0, 5, [7, 2]), ScheduledSequence(asking, 3, 6)], BLOCK_SIZE, CPU)
 
     assert step.rows.tolist() == [4, 10, 6, 7, 8, 9]
     assert step.num_samples == 2
 
 
 def test_tensors_have_the_types_that_the_interface_names() -> None:
-    step = prepare([scheduled(3, 0, 2, [0])], BLOCK_SIZE)
+    step = prepare([scheduled(3, 0, 2, [0])], BLOCK_SIZE, CPU)
 
     assert step.input_ids.dtype == step.positions.dtype == step.rows.dtype == torch.int64
     assert step.paged.slot_mapping.dtype == torch.int64
@@ -94,7 +98,7 @@ def test_every_token_is_written_to_its_own_slot(data: st.DataObject) -> None:
         blocks, free = free[: -(-length // BLOCK_SIZE)], free[-(-length // BLOCK_SIZE) :]
         batch.append(scheduled(length, start, count, list(blocks), first_id=data.draw(st.integers(0, 1000))))
 
-    step = prepare(batch, BLOCK_SIZE)
+    step = prepare(batch, BLOCK_SIZE, CPU)
 
     expected = [
         (entry.sequence.token_ids[t], t, entry.sequence.block_table[t // BLOCK_SIZE] * BLOCK_SIZE + t % BLOCK_SIZE)
@@ -105,3 +109,11 @@ def test_every_token_is_written_to_its_own_slot(data: st.DataObject) -> None:
     assert list(found) == expected
     assert len({slot for _, _, slot in expected}) == len(expected)
     assert step.num_samples == sum(entry.samples for entry in batch)
+
+
+def test_all_tensors_are_on_the_device() -> None:
+    step = prepare([scheduled(3, 0, 2, [0])], BLOCK_SIZE, torch.device("meta"))
+
+    paged = [getattr(step.paged, field.name) for field in fields(PagedBatch)]
+    tensors = (step.input_ids, step.positions, step.rows, *paged)
+    assert {tensor.device.type for tensor in tensors} == {"meta"}

@@ -141,14 +141,18 @@ def test_a_broken_prompt_is_its_own_fault(model: Any, tmp_path: Path, place: int
 
 
 class Counting:
-    """An output matrix that notes how many rows it is asked for at a time."""
+    """Logits that note how many rows are read at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, logits: torch.Tensor) -> None:
         self.rows: list[int] = []
+        self._logits = logits
 
-    def __call__(self, hidden: torch.Tensor) -> torch.Tensor:
-        self.rows.append(len(hidden))
-        return hidden
+    def __len__(self) -> int:
+        return len(self._logits)
+
+    def __getitem__(self, rows: slice, /) -> torch.Tensor:
+        self.rows.append(rows.stop - rows.start)
+        return self._logits[rows]
 
 
 def entry(one: Sequence, start: int, num_tokens: int) -> ScheduledSequence:
@@ -159,13 +163,13 @@ def entry(one: Sequence, start: int, num_tokens: int) -> ScheduledSequence:
 def test_logits_are_made_for_a_few_rows_at_a_time(
     monkeypatch: pytest.MonkeyPatch, elements: int, groups: list[int]
 ) -> None:
-    hidden = torch.randn(10, 100)
+    logits = Counting(torch.randn(10, 100))
     batch = [entry(sequence(prompt=range(11), prompt_logprobs=4), 0, 10)]
-    (whole,) = add_prompt_logprobs(batch, [], hidden, lambda x: x, 100)
+    (whole,) = add_prompt_logprobs(batch, [], logits, 0, 100)
     monkeypatch.setattr("engine_svc.sampling.prompt_logprobs._GROUP_ELEMENTS", elements)
-    logits = Counting()
+    logits.rows = []
 
-    (grouped,) = add_prompt_logprobs(batch, [], hidden, logits, 100)
+    (grouped,) = add_prompt_logprobs(batch, [], logits, 0, 100)
 
     assert grouped == whole
     assert logits.rows == groups
@@ -182,9 +186,7 @@ def test_each_entry_gets_what_is_its_own() -> None:
     batch = [entry(asking, 0, 5), entry(other, 0, 3), entry(chunk, 2, 3), entry(told, 3, 1), entry(other, 0, 2)]
     chunk.num_prompt_logprobs = 3
 
-    results = add_prompt_logprobs(
-        batch, [Sampled((1,)), Sampled((2,)), Sampled((3,))], torch.zeros(6, 20), torch.clone, 20
-    )
+    results = add_prompt_logprobs(batch, [Sampled((1,)), Sampled((2,)), Sampled((3,))], torch.zeros(9, 20), 3, 20)
 
     assert [result.token_ids for result in results if isinstance(result, Sampled)] == [(1,), (2,), (), (3,)]
     prompts = [result.prompt.token_ids for result in results if isinstance(result, Sampled) and result.prompt]
@@ -195,4 +197,4 @@ def test_a_fault_of_the_sampler_stands() -> None:
     fault = FloatingPointError("logits are not finite")
     batch = [entry(sequence(prompt=range(5), prompt_logprobs=0), 0, 5)]
 
-    assert add_prompt_logprobs(batch, [fault], torch.zeros(4, 20), torch.clone, 20) == [fault]
+    assert add_prompt_logprobs(batch, [fault], torch.zeros(5, 20), 1, 20) == [fault]

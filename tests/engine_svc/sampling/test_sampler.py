@@ -190,14 +190,14 @@ def test_the_logits_are_left_as_they_were() -> None:
     assert torch.equal(logits, before)
 
 
-def test_a_forgotten_sequence_leaves_nothing_behind() -> None:
+def test_a_released_sequence_leaves_nothing_behind() -> None:
     sampler, one, other = Sampler(), sequence(), sequence()
     sample([[1.0, 2.0], [1.0, 2.0]], one, other, sampler=sampler)
 
-    sampler.forget(one)
+    sampler.release(one)
     assert sampler.num_known == 1
-    sampler.forget(other)
-    sampler.forget(sequence())
+    sampler.release(other)
+    sampler.release(sequence())
     assert sampler.num_known == 0
 
 

@@ -33,7 +33,7 @@ def test_the_least_length_is_reached_within_drafts() -> None:
     now = state([7], temperature=0.0, min_tokens=3)
 
     assert [now.after((7,) * count).must_go_on for count in range(4)] == [True, True, False, False]
-    assert [now.after((7,) * count).takes_likeliest for count in range(4)] == [False, False, True, True]
+    assert [now.after((7,) * count).is_greedy for count in range(4)] == [False, False, True, True]
 
 
 def test_without_drafts_the_state_is_its_own() -> None:

@@ -13,22 +13,21 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine_svc.attention.cpu import CpuAttention
 from engine_svc.attention.interface import PagedBatch
-from engine_svc.executors.cpu import decoder as compiled
-from engine_svc.executors.cpu.decoder import CompiledDecoder
+from engine_svc.executors.cpu import decoder
+from engine_svc.executors.cpu.executor import CpuExecutor
 from engine_svc.executors.cpu.weights import pack_weights
-from engine_svc.executors.loading import load_model
+from engine_svc.executors.interface import PreparedStep
+from engine_svc.executors.torch.executor import TorchExecutor
 from engine_svc.kernels.library import Kernels, load_kernels
 from engine_svc.kernels.packing import Format
 from engine_svc.layers.norm import NormConfig
 from engine_svc.layers.rotary import RopeConfig
 from engine_svc.models.config import DecoderConfig, LayerConfig, RawConfig
-from engine_svc.models.decoder import Decoder
 from engine_svc.models.registry import find_family
 from engine_svc.weights.checkpoint import open_checkpoint
 from engine_svc.weights.errors import ModelLoadError
-from tests.engine_svc import tiny
+from tests.engine_svc import loaded, tiny
 
 BLOCK_SIZE = 4
 BLOCKS_EACH = 8
@@ -43,17 +42,16 @@ def kernels() -> Kernels:
     return found
 
 
-def load(path: Path, format_: Format, kernels: Kernels) -> CompiledDecoder:
-    model = load_model(open_checkpoint(path), format_, kernels).model
-    assert isinstance(model, CompiledDecoder)
-    return model
-
-
-def prompts(model: CompiledDecoder, kernels: Kernels, lengths: list[int]) -> list[Tensor]:
-    """Logits of all tokens of sequences that are computed in one step; sequence i begins with token i."""
-    backend = CpuAttention(
-        model.attention_config, kernels, num_blocks=BLOCKS_EACH * len(lengths), block_size=BLOCK_SIZE
+def load(path: Path, format_: Format) -> CpuExecutor:
+    executor = loaded.load(
+        path, executor="cpu", num_blocks=6 * BLOCKS_EACH, block_size=BLOCK_SIZE, **loaded.FORMATS[format_]
     )
+    assert isinstance(executor, CpuExecutor)
+    return executor
+
+
+def prompts(executor: CpuExecutor, lengths: list[int]) -> list[Tensor]:
+    """Logits of all tokens of sequences that are computed in one step; sequence i begins with token i."""
     positions = torch.cat([torch.arange(length) for length in lengths])
     owners = torch.repeat_interleave(torch.tensor(lengths))
     tables = torch.arange(BLOCKS_EACH * len(lengths), dtype=torch.int32).view(len(lengths), -1)
@@ -63,9 +61,9 @@ def prompts(model: CompiledDecoder, kernels: Kernels, lengths: list[int]) -> lis
         context_lens=torch.tensor(lengths, dtype=torch.int32),
         block_tables=tables,
     )
-    input_ids = (3 * positions + owners) % model.config.vocab_size
-    hidden = model(input_ids, positions, backend.begin(batch), torch.arange(len(positions)))
-    return list(model.logits(hidden).split(lengths))
+    input_ids = (3 * positions + owners) % executor.info.vocab_size
+    rows = torch.arange(len(positions))
+    return list(executor.forward(PreparedStep(input_ids, positions, rows, len(rows), batch))[:].split(lengths))
 
 
 @pytest.mark.parametrize("format_", FORMATS)
@@ -73,13 +71,13 @@ def prompts(model: CompiledDecoder, kernels: Kernels, lengths: list[int]) -> lis
 def test_a_sequence_is_the_same_to_the_last_bit_beside_others(
     tmp_path: Path, kernels: Kernels, format_: Format, num_threads: int
 ) -> None:
-    model = load(Path(tiny.save(tiny.random_model(tiny.qwen3()), tmp_path)), format_, kernels)
     torch.set_num_threads(1)
-    (alone,) = prompts(model, kernels, [13])
-    others = load(tmp_path, format_, kernels)
+    model = load(Path(tiny.save(tiny.random_model(tiny.qwen3()), tmp_path)), format_)
+    (alone,) = prompts(model, [13])
     torch.set_num_threads(num_threads)
+    others = load(tmp_path, format_)
 
-    together = prompts(others, kernels, [13, 1, 30, 2, 17, 5])
+    together = prompts(others, [13, 1, 30, 2, 17, 5])
 
     torch.set_num_threads(1)
     assert torch.equal(together[0], alone)
@@ -93,10 +91,10 @@ def test_stored_integers_stay_as_they_are(
     config = tiny.llama(hidden_size=64, intermediate_size=96, head_dim=8)
     path = Path(tiny.save_gguf(tiny.random_model(config), tmp_path / "tiny.gguf", kind=stored))
 
-    (ours,) = prompts(load(path, format_, kernels), kernels, [30])
+    (ours,) = prompts(load(path, format_), [30])
 
     # Only activations and cache are rounded, so what the file says in floats is near.
-    (theirs,) = prompts(load(path, Format.FLOAT32, kernels), kernels, [30])
+    (theirs,) = prompts(load(path, Format.FLOAT32), [30])
     weights = pack_weights(open_checkpoint(path), _config(path), format_, lanes=kernels.lanes)
     assert {matrix.format for matrix in weights.matrices.values()} == {Format.INT4}
     assert (ours - theirs).square().mean().sqrt() < off * theirs.std()
@@ -128,8 +126,8 @@ def standing_out_late(path: Path) -> Path:
 
 def lost(path: Path, format_: Format, kernels: Kernels) -> float:
     """The error of a format in parts of what logits differ by."""
-    (exact,) = prompts(load(path, Format.FLOAT32, kernels), kernels, [30])
-    (found,) = prompts(load(path, format_, kernels), kernels, [30])
+    (exact,) = prompts(load(path, Format.FLOAT32), [30])
+    (found,) = prompts(load(path, format_), [30])
     return float((found - exact).square().mean().sqrt() / exact.std())
 
 
@@ -150,11 +148,11 @@ def test_groups_have_second_digits_wherever_they_are(tmp_path: Path, kernels: Ke
 
 
 def test_rows_beside_one_that_stands_out_are_the_same_to_the_last_bit(tmp_path: Path, kernels: Kernels) -> None:
-    model = load(standing_out(tmp_path, tokens=range(0, 97, 5)), Format.INT8, kernels)
-    (alone,) = prompts(model, kernels, [13])
-    others = load(tmp_path, Format.INT8, kernels)
+    model = load(standing_out(tmp_path, tokens=range(0, 97, 5)), Format.INT8)
+    (alone,) = prompts(model, [13])
+    others = load(tmp_path, Format.INT8)
 
-    together = prompts(others, kernels, [13, 1, 30, 2, 17, 5])
+    together = prompts(others, [13, 1, 30, 2, 17, 5])
 
     assert torch.equal(together[0], alone)
 
@@ -174,7 +172,7 @@ def test_what_a_checkpoint_lacks_is_named(tmp_path: Path, kernels: Kernels) -> N
     path = Path(tiny.save(model, tmp_path))
 
     with pytest.raises(ModelLoadError, match=r"model\.layers\.1\.mlp\.down_proj\.weight"):
-        load(path, Format.BFLOAT16, kernels)
+        load(path, Format.BFLOAT16)
 
 
 @pytest.mark.parametrize("format_", FORMATS)
@@ -183,9 +181,9 @@ def test_what_is_no_number_stays_none(tmp_path: Path, kernels: Kernels, format_:
     with torch.no_grad():
         model.model.layers[0].mlp.down_proj.weight[3, 5] = torch.inf
         model.model.layers[0].input_layernorm.weight[2] = torch.nan
-    loaded = load(Path(tiny.save(model, tmp_path)), format_, kernels)
+    executor = load(Path(tiny.save(model, tmp_path)), format_)
 
-    (logits,) = prompts(loaded, kernels, [3])
+    (logits,) = prompts(executor, [3])
 
     assert not logits.isfinite().any()
 
@@ -195,19 +193,19 @@ def test_what_the_kernels_do_not_compute_is_left_to_torch(
     tmp_path: Path, kernels: Kernels, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = Path(tiny.save(tiny.random_model(tiny.qwen3()), tmp_path))
-    monkeypatch.setattr(compiled, table, {})
+    monkeypatch.setattr(decoder, table, {})
 
-    loaded = load_model(open_checkpoint(path), Format.FLOAT32, kernels)
+    executor = loaded.load(path)
 
-    assert isinstance(loaded.model, Decoder)
-    assert not loaded.rows_are_independent
+    assert isinstance(executor, TorchExecutor)
+    assert not executor.info.batch_invariant
     with pytest.raises(ModelLoadError, match=r"int8 needs the compiled forward pass: (activation silu|norms of each)"):
-        load_model(open_checkpoint(path), Format.INT8, kernels)
+        loaded.load(path, **loaded.FORMATS[Format.INT8])
 
 
 def test_every_field_of_a_configuration_reaches_the_kernels() -> None:
-    """A new one fails here until compiled.py passes it on, refuses it, or it is written down for coming another way."""
-    read = set(re.findall(r"\.(\w+)", inspect.getsource(compiled)))
+    """A new one fails here until decoder.py passes it on, refuses it, or it is written down for coming another way."""
+    read = set(re.findall(r"\.(\w+)", inspect.getsource(decoder)))
 
     for type_, another_way in ANOTHER_WAY.items():
         assert {field.name for field in fields(type_)} - read == another_way.keys()
@@ -226,6 +224,8 @@ ANOTHER_WAY: dict[type[Any], dict[str, str]] = {
         "packed": "matrices are one or several parts of a Linear",
         "tie_word_embeddings": "there is a head among the stored weights or not",
         "max_position_embeddings": "nothing that is computed depends on it",
+        "vocab_size": "outputs of the embedding's matrix, and the info of the executor",
+        "embedding_scale": "rounded by embedding_scale() of layout.py",
     },
     LayerConfig: {},
     NormConfig: {},

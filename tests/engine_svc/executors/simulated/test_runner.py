@@ -251,12 +251,12 @@ def test_a_step_takes_its_time() -> None:
     assert time.monotonic() - started >= 0.06
 
 
-def test_a_forgotten_sequence_starts_anew() -> None:
+def test_a_released_sequence_starts_anew() -> None:
     runner = SimulatedRunner(INFO)
     sequence = choices_of(scripted((65,), (66,)), 1)[0]
     assert runner._sample(sequence, 0.0).token_ids == (65,)
-    runner.forget(sequence)
-    runner.forget(sequence)
+    runner.release(sequence)
+    runner.release(sequence)
     assert runner._sample(sequence, 0.0).token_ids == (65,)
 
 

@@ -8,11 +8,10 @@ import pytest
 import torch
 from transformers import PretrainedConfig
 
-from engine_svc.executors.loading import load_model
+from engine_svc.executors.transformers.executor import TransformersExecutor
 from engine_svc.kernels.packing import Format
-from engine_svc.weights.checkpoint import open_checkpoint
 from tests.engine_svc import foreign, tiny
-from tests.numerics.test_against_transformers import LENGTH, expected_logits, logits_of
+from tests.numerics.test_against_transformers import LENGTH, expected_logits, load, logits_of
 
 CONFIGS = foreign.FAMILIES | {
     "gpt_neox, tied, rotated whole": foreign.gpt_neox(
@@ -46,13 +45,14 @@ def backend(request: pytest.FixtureRequest) -> str:
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
 def test_logits_equal(tmp_path: Path, config: PretrainedConfig, backend: str) -> None:
     theirs = tiny.random_model(config)
-    ours = load_model(open_checkpoint(Path(tiny.save(theirs, tmp_path))), Format.FLOAT32)
+    ours = load(Path(tiny.save(theirs, tmp_path)), Format.FLOAT32, backend)
     token_ids = torch.arange(LENGTH) * 7 % config.vocab_size
     expected = expected_logits(theirs, token_ids)
 
-    found = [logits_of(ours.model, token_ids, steps, backend) for steps in STEPS.values()]
+    found = [logits_of(ours, token_ids, steps) for steps in STEPS.values()]
 
-    assert (ours.model_type, ours.vocab_size, ours.max_position_embeddings) == (config.model_type, 97, 128)
+    info = ours.info
+    assert (info.model_type, info.vocab_size, info.max_position_embeddings) == (config.model_type, 97, 128)
     assert expected.std() > 0.5, "logits that say nothing would equal anything"
     for logits in found:
         torch.testing.assert_close(logits, expected, rtol=0, atol=1e-4)
@@ -61,12 +61,13 @@ def test_logits_equal(tmp_path: Path, config: PretrainedConfig, backend: str) ->
 @pytest.mark.parametrize("name", ["gpt_neox", "cohere", "starcoder2", "mixtral"])
 def test_bfloat16_is_as_near_to_float32_as_transformers_own(tmp_path: Path, name: str) -> None:
     theirs = tiny.random_model(CONFIGS[name])
-    ours = load_model(open_checkpoint(Path(tiny.save(theirs, tmp_path))), Format.BFLOAT16)
+    ours = load(Path(tiny.save(theirs, tmp_path)), Format.BFLOAT16)
     token_ids = torch.arange(LENGTH) * 7 % 97
     truth = expected_logits(theirs, token_ids)
     rounded = expected_logits(theirs.bfloat16(), token_ids).float()
 
-    found = logits_of(ours.model, token_ids, [LENGTH], "reference").float()
+    found = logits_of(ours, token_ids, [LENGTH]).float()
 
+    assert isinstance(ours, TransformersExecutor)
     assert ours.model.dtype == ours.model.attention_config.dtype == torch.bfloat16
     assert (found - truth).square().mean() < 1.5 * (rounded - truth).square().mean()

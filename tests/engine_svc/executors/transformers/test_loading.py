@@ -9,20 +9,17 @@ from safetensors.torch import load_file, save_file
 from structlog.testing import capture_logs
 from transformers import GptOssConfig, PretrainedConfig
 
-from engine_svc.executors.loading import load_model
-from engine_svc.kernels.packing import Format
-from engine_svc.models.causal_lm import LoadedModel
-from engine_svc.weights.checkpoint import open_checkpoint
+from engine_svc.executors.interface import Executor
 from engine_svc.weights.errors import ModelLoadError
-from tests.engine_svc import foreign, tiny
+from tests.engine_svc import foreign, loaded, tiny
 
 
 def saved(folder: Path, config: PretrainedConfig | None = None, **options: Any) -> Path:
     return Path(tiny.save(tiny.random_model(config or foreign.gpt_neox()), folder, **options))
 
 
-def load(folder: Path) -> LoadedModel:
-    return load_model(open_checkpoint(folder), Format.FLOAT32)
+def load(folder: Path, **options: Any) -> Executor:
+    return loaded.load(folder, **({"attention_backend": "reference"} | options))
 
 
 def change_weights(folder: Path, **changes: Any) -> None:
@@ -44,7 +41,7 @@ def test_the_log_says_that_it_is_slower_and_why(tmp_path: Path) -> None:
 
 
 def test_a_folder_in_parts(tmp_path: Path) -> None:
-    assert load(saved(tmp_path, max_shard_size="4KB")).model_type == "gpt_neox"
+    assert load(saved(tmp_path, max_shard_size="4KB")).info.model_type == "gpt_neox"
 
 
 def test_a_refused_model_is_named(tmp_path: Path) -> None:
@@ -91,4 +88,22 @@ def test_integers_are_for_native_families(tmp_path: Path) -> None:
     saved(tmp_path)
 
     with pytest.raises(ModelLoadError, match="quantization int8 is for native families"):
-        load_model(open_checkpoint(tmp_path), Format.INT8)
+        load(tmp_path, quantization="int8")
+
+
+def test_batch_invariance_is_for_native_families(tmp_path: Path) -> None:
+    with pytest.raises(ModelLoadError, match="deterministic is for native families only"):
+        load(saved(tmp_path), deterministic=True)
+
+
+def test_a_native_family_is_computed_by_transformers_when_told(tmp_path: Path) -> None:
+    info = load(saved(tmp_path, tiny.llama()), executor="transformers").info
+
+    assert (info.model_type, info.batch_invariant) == ("llama", False)
+
+
+def test_gguf_files_are_not_for_transformers(tmp_path: Path) -> None:
+    file = Path(tiny.save_gguf(tiny.random_model(tiny.llama()), tmp_path / "tiny.gguf"))
+
+    with pytest.raises(ModelLoadError, match="executor transformers reads folders of Hugging Face, not GGUF files"):
+        load(file, executor="transformers")

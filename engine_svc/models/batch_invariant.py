@@ -1,4 +1,4 @@
-"""Makes a decoder compute each token as if it were alone, to the last bit.
+"""Makes a decoder batch-invariant: each token is computed as if it were alone, to the last bit.
 
 Most of what a decoder does is done for each row, or each number, in one fixed way whatever is around it. The exceptions
 are replaced: products with matrices, and activations, whose vectorised form rounds differently from the form that the
@@ -9,24 +9,21 @@ from __future__ import annotations
 
 from torch import nn
 
-from engine_svc.layers.activation import INDEPENDENT_ACTIVATIONS
+from engine_svc.layers.activation import BATCH_INVARIANT_ACTIVATIONS
 from engine_svc.layers.fixed_tile import FixedTileProduct
 from engine_svc.layers.linear import Embedding, Linear
-from engine_svc.models.causal_lm import CausalLM
 from engine_svc.models.decoder import Decoder, GatedMLP
 from engine_svc.weights.errors import ModelLoadError
 
 
-def make_rows_independent(model: CausalLM) -> None:
-    """Change a model with its weights in place. Raises ``ModelLoadError`` if it cannot be done, or not here."""
-    if not isinstance(model, Decoder):
-        raise ModelLoadError("deterministic is for native families only, and this model's code is transformers'")
+def make_batch_invariant(model: Decoder) -> None:
+    """Change a model with its weights in place. Raises ``ModelLoadError`` if it cannot be done here."""
     checked: set[tuple[int, ...]] = set()
     for module in model.modules():
         if isinstance(module, Linear | Embedding):
             _fix(module, checked)
         elif isinstance(module, GatedMLP):
-            module.activation = INDEPENDENT_ACTIVATIONS[model.config.activation]
+            module.activation = BATCH_INVARIANT_ACTIVATIONS[model.config.activation]
 
 
 def _fix(layer: Linear | Embedding, checked: set[tuple[int, ...]]) -> None:

@@ -10,9 +10,8 @@ from torch import Tensor
 from engine_svc.layers.activation import silu
 from engine_svc.layers.fixed_tile import FixedTileProduct
 from engine_svc.layers.linear import Embedding, Linear
-from engine_svc.models.causal_lm import CausalLM
-from engine_svc.models.decoder import Decoder, GatedMLP
-from engine_svc.models.independent_rows import make_rows_independent
+from engine_svc.models.batch_invariant import make_batch_invariant
+from engine_svc.models.decoder import GatedMLP
 from engine_svc.weights.errors import ModelLoadError
 from tests.engine_svc import tiny
 from tests.engine_svc.models.test_decoder import decoder
@@ -26,7 +25,7 @@ def test_every_product_and_every_activation_is_replaced(tied: bool) -> None:
         torch.nn.init.normal_(parameter)
     embedding = model.model.embed_tokens.weight.clone()
 
-    make_rows_independent(model)
+    make_batch_invariant(model)
 
     layers = [module for module in model.modules() if isinstance(module, Linear | Embedding)]
     assert len(layers) == 2 * 4 + (1 if tied else 2)
@@ -60,23 +59,11 @@ def test_a_library_that_feels_neighbours_is_refused(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("engine_svc.layers.fixed_tile.F.linear", library)
 
     with pytest.raises(ModelLoadError, match="deterministic is not possible here: products with 97 x 24 matrices"):
-        make_rows_independent(model)
-
-
-def test_a_model_of_another_make_is_refused() -> None:
-    class Foreign:
-        dtype = torch.float32
-        attention_config = decoder().attention_config
-        __call__ = Decoder.forward
-        logits = Decoder.logits
-
-    foreign: CausalLM = Foreign()
-    with pytest.raises(ModelLoadError, match="deterministic is for native families only"):
-        make_rows_independent(foreign)
+        make_batch_invariant(model)
 
 
 def test_the_promise_is_told(tmp_path: Path) -> None:
     folder = tiny.save(tiny.random_model(tiny.llama()), tmp_path)
 
-    assert load(folder, attention_backend="reference", deterministic=True).info.rows_are_independent
-    assert not load(folder, attention_backend="reference").info.rows_are_independent
+    assert load(folder, attention_backend="reference", deterministic=True).info.batch_invariant
+    assert not load(folder, attention_backend="reference").info.batch_invariant
