@@ -55,7 +55,7 @@ class Settings(ServiceSettings):
     quantization: Literal["auto", "none", "int16", "int8"] = Field(
         default="auto",
         description="multiply by floats (`none`) or by integers: weights of 8 bits, or of 4 where stored so, and "
-        "activations of 8, with 15 where they stand out (`int8`), or of 15 throughout (`int16`); `auto` is `int8` "
+        "activations of 8, with 15 in outlier groups (`int8`), or of 15 throughout (`int16`); `auto` is `int8` "
         "where weights are stored as integers, the processor is fast at it and no `dtype` is asked for, else `none`",
     )
     max_model_len: int | None = Field(

@@ -10,6 +10,7 @@ from engine_svc.attention.cpu import CpuAttention, reason_against_kernel
 from engine_svc.attention.interface import AttentionBackend, AttentionConfig
 from engine_svc.attention.reference import ReferenceAttention
 from engine_svc.kernels.library import Kernels, load_kernels
+from engine_svc.kernels.structures import StructureMismatch
 from engine_svc.weights.errors import ModelLoadError
 
 _HOW: Final = "python -m engine_svc.kernels.build"
@@ -25,7 +26,7 @@ def find_kernels(name: str) -> Kernels | None:
     """The kernels for a backend of this name: ``reference``, ``cpu``, or ``auto`` for ``cpu`` where they are built.
 
     To be called once for each model, because it logs what is missing. Raises ``ModelLoadError`` when ``cpu`` is asked
-    for and not there.
+    for and not there, or when they do not match this version.
     """
     if name == "reference":
         return None
@@ -33,6 +34,8 @@ def find_kernels(name: str) -> Kernels | None:
         kernels, reason = load_kernels(), "they are not built for this machine"
     except OSError as error:
         kernels, reason = None, f"they cannot be loaded: {error}"
+    except StructureMismatch as error:
+        raise ModelLoadError(f"{error}. They are built by {_HOW}") from error
     if kernels is None and name == "cpu":
         raise ModelLoadError(f"attention backend cpu has no kernels: {reason}. They are built by {_HOW}")
     if kernels is None:
