@@ -15,7 +15,7 @@ from engine_svc.executors.prepare import prepare
 from engine_svc.request import Sampled
 from engine_svc.sampling.logit_rows import LogitRows
 from engine_svc.sampling.prompt_logprobs import add_prompt_logprobs
-from engine_svc.sampling.sampler import Sampler
+from engine_svc.sampling.sampler import Sampler, row_operations
 from engine_svc.scheduling.sequence import Sequence
 from engine_svc.weights.checkpoint import open_checkpoint
 from engine_svc.weights.errors import ModelLoadError
@@ -29,7 +29,7 @@ class ModelRunner:
         self._executor = executor
         self._info = info
         self._max_num_batched_tokens = max_num_batched_tokens
-        self._sampler = Sampler()
+        self._sampler = Sampler(row_operations(executor.device))
 
     @property
     def info(self) -> RunnerInfo:

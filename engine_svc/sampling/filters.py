@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as SequenceOf
+from functools import partial
 from typing import Final
 
 import torch
@@ -44,9 +45,10 @@ class _Limits:
     def __init__(self, scores: Tensor, params: SequenceOf[SamplingParams]) -> None:
         vocab_size = scores.shape[1]
         top_k = [p.top_k if 0 < p.top_k < vocab_size else vocab_size for p in params]
-        self._top_k = torch.tensor(top_k)[:, None]
-        self._top_p = torch.tensor([p.top_p for p in params], dtype=torch.float64)[:, None]
-        self._least = torch.tensor([p.min_p for p in params], dtype=torch.float32)[:, None].log()
+        column = partial(_column, scores.device)
+        self._top_k = column(top_k, torch.int64)
+        self._top_p = column([p.top_p for p in params], torch.float64)
+        self._least = column([p.min_p for p in params], torch.float32).log()
         self._truncated = (self._top_k < vocab_size) | (self._least > -torch.inf)
         # The best token's unnormalised probability is 1, so its share gives the total. A softmax works on each row
         # alone, whereas a plain sum may be split differently when there are more rows.
@@ -57,7 +59,7 @@ class _Limits:
 
         Top-p measures probability among the tokens that min-p and top-k have left.
         """
-        within = (torch.arange(values.shape[1]) < self._top_k) & (values >= self._least)
+        within = (torch.arange(values.shape[1], device=values.device) < self._top_k) & (values >= self._least)
         within[:, 0] = True
         mass = values.double().exp().where(within, 0.0).cumsum(dim=-1)
         total = torch.where(self._truncated, mass[:, -1:], self._total)
@@ -66,3 +68,7 @@ class _Limits:
         keep = within & ((before < self._top_p * total) | (self._top_p >= 1.0))
         open_end = torch.where(self._truncated, within[:, -1:], keep[:, -1:])
         return keep, not bool(open_end.any())
+
+
+def _column(device: torch.device, numbers: list[float] | list[int], dtype: torch.dtype) -> Tensor:
+    return torch.tensor(numbers, dtype=dtype, device=device)[:, None]

@@ -20,9 +20,10 @@ def token_logprobs(logits: Tensor, token_ids: SequenceOf[int], num_top: Sequence
     ``logits`` float32 [rows, vocab], without NaN or +inf.
     """
     logprobs = torch.log_softmax(logits, dim=-1).nan_to_num(nan=IMPOSSIBLE).clamp(min=IMPOSSIBLE)
-    chosen = logprobs.gather(1, torch.tensor(token_ids)[:, None]).squeeze(1).tolist()
+    chosen_ids = torch.tensor(token_ids, device=logits.device)[:, None]
+    chosen = logprobs.gather(1, chosen_ids).squeeze(1).tolist()
     most = min(max(num_top), logits.shape[1])
-    ids = Ranking(logits).best(most)[1] if most else torch.empty((len(token_ids), 0), dtype=torch.long)
+    ids = Ranking(logits).best(most)[1] if most else chosen_ids[:, :0]
     tops = zip(ids.tolist(), logprobs.gather(1, ids).tolist(), strict=True)
     return [
         TokenLogprobs(logprob, tuple(zip(row_ids[:count], row_values[:count], strict=True)))

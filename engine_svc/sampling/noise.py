@@ -17,6 +17,9 @@ Keys = npt.NDArray[np.uint64]
 TokenIds = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint32]
 
+FACTORS: Final = (0x21F0AAAD, 0x735A2D97)
+"""Of the mixer"""
+
 _LOW_32: Final = np.uint64(0xFFFFFFFF)
 _GOLDEN_GAMMA: Final = np.uint64(0x9E3779B97F4A7C15)
 
@@ -31,15 +34,20 @@ def position_keys(seeds: SequenceOf[int], choices: SequenceOf[int], positions: S
 
 def token_hashes(keys: Keys, token_ids: TokenIds) -> Hashes:
     """A uniform 32-bit number for each pair of a key and a token; the arrays are broadcast against each other."""
-    low, high = (keys & _LOW_32).astype(np.uint32), (keys >> np.uint64(32)).astype(np.uint32)
+    low, high = halves(keys)
     x = token_ids.astype(np.uint32) ^ low
     x ^= x >> np.uint32(16)
-    x *= np.uint32(0x21F0AAAD)
+    x *= np.uint32(FACTORS[0])
     x ^= high
     x ^= x >> np.uint32(15)
-    x *= np.uint32(0x735A2D97)
+    x *= np.uint32(FACTORS[1])
     x ^= x >> np.uint32(15)
     return x
+
+
+def halves(keys: Keys) -> tuple[Hashes, Hashes]:
+    """The low and the high 32 bits of each key."""
+    return (keys & _LOW_32).astype(np.uint32), (keys >> np.uint64(32)).astype(np.uint32)
 
 
 def exponentials(hashes: Hashes) -> npt.NDArray[np.float64]:

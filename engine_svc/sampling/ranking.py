@@ -22,7 +22,7 @@ class Ranking:
         self._values = values
         bits = (values + 0.0).view(torch.int32)  # + 0.0 makes one zero of two
         ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # an integer that orders as the float does
-        reversed_ids = _ID_BITS - torch.arange(values.shape[1])
+        reversed_ids = _ID_BITS - torch.arange(values.shape[1], device=values.device)
         self._keys = ordered.long().bitwise_left_shift_(32).bitwise_or_(reversed_ids)
 
     def best(self, count: int) -> tuple[Tensor, Tensor]:

@@ -8,11 +8,19 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from engine_svc.grammar.interface import Grammar
 from engine_svc.request import Request, SamplingParams
+from engine_svc.sampling import adjust as adjusting
+from engine_svc.sampling import draw as drawing
+from engine_svc.sampling.cpu_rows import CpuRows
+from engine_svc.sampling.row_operations import RowOperations
 from engine_svc.sampling.state import SamplingState
 from engine_svc.scheduling.sequence import Sequence
+
+operations: RowOperations = CpuRows()
+"""What ``adjust`` and ``draw`` are computed by; see the fixture of this name"""
 
 _seq_ids = count()
 
@@ -37,6 +45,16 @@ def state(output: Iterable[int] = (), **given: Any) -> SamplingState:
 
 def logits(*rows: list[float]) -> npt.NDArray[np.float32]:
     return np.array(rows, np.float32)
+
+
+def adjust(rows: npt.NDArray[np.float32], states: list[SamplingState]) -> None:
+    """Change ``rows`` [rows, vocab] in place."""
+    adjusting.adjust(torch.from_numpy(rows), states, operations)
+
+
+def draw(rows: npt.NDArray[np.float32], states: list[SamplingState]) -> npt.NDArray[np.int64]:
+    """A token for each row."""
+    return drawing.draw(torch.from_numpy(rows), states, operations)
 
 
 def assert_drawn_from(token_ids: list[int], probabilities: npt.ArrayLike) -> None:

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine_svc.request import SamplingParams
-from engine_svc.sampling.adjust import adjust
 from engine_svc.sampling.state import SamplingState
 from engine_svc.scheduling.sequence import Sequence
-from tests.engine_svc.sampling.given import logits, sequence, state
+from tests.engine_svc.sampling.given import adjust, logits, sequence, state
+
+pytestmark = pytest.mark.usefixtures("operations")
 
 VOCAB = 12
 TOKENS = st.integers(0, VOCAB - 1)

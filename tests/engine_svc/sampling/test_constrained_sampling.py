@@ -17,6 +17,8 @@ from svclib.errors import InvalidRequest
 from tests.engine_svc.grammar.given import CLOSE, EOS, choice, compiled, ids, schema, spelled, text_of
 from tests.engine_svc.sampling.given import sequence
 
+pytestmark = pytest.mark.usefixtures("operations")
+
 VOCAB = 330
 LIKELY = ord("z")
 NUMBER = schema({"type": "integer"})

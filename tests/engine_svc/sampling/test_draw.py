@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_svc.sampling.draw import draw
 from engine_svc.sampling.noise import exponentials, position_keys, token_hashes
 from engine_svc.sampling.state import SamplingState
-from tests.engine_svc.sampling.given import assert_drawn_from, state
+from tests.engine_svc.sampling.given import assert_drawn_from, draw, state
+
+pytestmark = pytest.mark.usefixtures("operations")
 
 DRAWS = 2000
 

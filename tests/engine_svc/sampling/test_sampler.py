@@ -11,6 +11,8 @@ from engine_svc.sampling.sampler import Sampler
 from engine_svc.scheduling.sequence import Sequence
 from tests.engine_svc.sampling.given import assert_drawn_from, sequence
 
+pytestmark = pytest.mark.usefixtures("operations")
+
 
 def sample(
     logits: torch.Tensor | list[list[float]], *sequences: Sequence, sampler: Sampler | None = None
