@@ -1,4 +1,4 @@
-"""Which model families there are."""
+"""The model families."""
 
 from __future__ import annotations
 

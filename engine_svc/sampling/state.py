@@ -64,7 +64,7 @@ class SamplingState:
 
     @property
     def output(self) -> list[int]:
-        """All that the sequence has said."""
+        """All output tokens."""
         return [*self.sequence.token_ids[self.sequence.num_prompt_tokens :], *self.drafts]
 
     @property

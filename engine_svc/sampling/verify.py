@@ -1,4 +1,4 @@
-"""Which drafts were right: a draft is accepted if it is the very token that is chosen at its place.
+"""Which draft tokens are accepted: those that are the very token that is chosen at their place.
 
 So the tokens of a sequence are those that it would have got one by one. Where logits are broken, the tokens before
 are kept, and the next step, which then has no other row for this sequence, tells the fault.
@@ -16,12 +16,12 @@ Result = Sampled | Exception
 
 
 def verify(rows: SequenceOf[Result], drafts: SequenceOf[tuple[int, ...]]) -> list[Result]:
-    """One result for each sequence, whose rows lie one after the other: one more than it has drafts.
+    """One result for each sequence, whose rows lie one after the other: one more than it has draft tokens.
 
-    Each row holds the token that is chosen if all drafts before it are right.
+    Each row holds the token that is chosen if all draft tokens before it are accepted.
     """
     remaining = iter(rows)
-    return [_accepted(list(islice(remaining, len(guesses) + 1)), guesses) for guesses in drafts]
+    return [_accepted(list(islice(remaining, len(of_one) + 1)), of_one) for of_one in drafts]
 
 
 def _accepted(rows: list[Result], drafts: tuple[int, ...]) -> Result:
