@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
-from engine_svc.execution.openmp import wait_politely
 from engine_svc.execution.runner import Runner, ScheduledSequence
+from engine_svc.executors.openmp import set_openmp_wait_policy
 from engine_svc.request import Request, SamplingParams
 from engine_svc.scheduling.sequence import Sequence, choices_of
 from pellucid.model import default_model_file
@@ -80,7 +80,7 @@ def _sequence(num_tokens: int, blocks: Iterator[int]) -> Sequence:
 
 
 def _load(backend: str, quantization: str, model: str, dtype: str, threads: int) -> Runner:
-    from engine_svc.execution.model_runner import load_model_runner
+    from engine_svc.executors.model_runner import load_model_runner
 
     return load_model_runner(
         model=model,
@@ -120,7 +120,7 @@ def _runners(args: argparse.Namespace) -> dict[str, Runner]:
 
 def main() -> None:
     args = _arguments()
-    wait_politely()
+    set_openmp_wait_policy()
     runners = _runners(args)
     names = list(runners)
     print(f"| step | {' | '.join(f'{name}, ms' for name in runners)} | first : last |")

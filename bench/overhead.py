@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from prometheus_client import CollectorRegistry
 
@@ -31,31 +31,44 @@ from pellucid.model import default_model_file
 if TYPE_CHECKING:  # torch must not be imported before the engine has said how its threads wait
     from torch import Tensor
 
-    from engine_svc.attention.interface import AttentionStep
-    from engine_svc.models.causal_lm import CausalLM
+    from engine_svc.executors.interface import Executor, PreparedStep
+    from engine_svc.sampling.logit_rows import LogitRows
 
 _NO_END: Final = 1 << 30
 
+T = TypeVar("T")
 
-class TimedModel:
-    """A model that adds up the ``seconds`` spent in it."""
 
-    def __init__(self, model: CausalLM) -> None:
-        self._model = model
-        self.dtype, self.attention_config = model.dtype, model.attention_config
+class TimedExecutor:
+    """An executor that adds up the ``seconds`` spent in it."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self.info, self.device = executor.info, executor.device
         self.seconds = 0.0
 
-    def __call__(self, input_ids: Tensor, positions: Tensor, attention: AttentionStep, rows: Tensor) -> Tensor:
-        return self._timed(lambda: self._model(input_ids, positions, attention, rows))
+    def forward(self, step: PreparedStep) -> LogitRows:
+        return TimedRows(self, self.timed(lambda: self._executor.forward(step)))
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        return self._timed(lambda: self._model.logits(hidden))
-
-    def _timed(self, compute: Callable[[], Tensor]) -> Tensor:
+    def timed(self, compute: Callable[[], T]) -> T:
         started = time.perf_counter()
         result = compute()
         self.seconds += time.perf_counter() - started
         return result
+
+
+@dataclass(frozen=True, slots=True)
+class TimedRows:
+    """Its logits, which it may make only when they are read."""
+
+    executor: TimedExecutor
+    rows: LogitRows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, rows: slice, /) -> Tensor:
+        return self.executor.timed(lambda: self.rows[rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +83,7 @@ class Step:
         return 1 - self.model / self.total
 
 
-def steps(engine: Engine, model: TimedModel) -> Iterator[Step]:
+def steps(engine: Engine, model: TimedExecutor) -> Iterator[Step]:
     """One step after another, outputs taken as the step loop takes them."""
     while True:
         before, started = model.seconds, time.perf_counter()
@@ -89,7 +102,7 @@ def start(engine: Engine, requests: list[Request]) -> None:
         waiting -= {output.group_id for output in engine.take_outputs() if output.choices}
 
 
-def measure(engine: Engine, model: TimedModel, requests: list[Request], num_steps: int) -> list[Step]:
+def measure(engine: Engine, model: TimedExecutor, requests: list[Request], num_steps: int) -> list[Step]:
     """Steps in which all of the requests, and nothing else, get a token."""
     start(engine, requests)
     found = list(islice(steps(engine, model), num_steps))
@@ -122,7 +135,7 @@ def main() -> None:
         model=arguments.model or str(default_model_file()), max_num_seqs=max(arguments.batches), speculation="off"
     )
     runner = load_runner(settings)
-    model = _timed_model_of(runner)
+    model = _timed_executor_of(runner)
     engine = build_engine(settings, runner, EngineMetrics(CollectorRegistry(), settings.model_name))
     print(f"| {runner.info.dtype}: sequences | step, ms | in the model, ms | overhead |\n|---|--:|--:|--:|")
     for size in arguments.batches:
@@ -134,13 +147,13 @@ def main() -> None:
         print(f"| {size} | {total:.2f} | {inside:.2f} | {share:.1%} |", flush=True)
 
 
-def _timed_model_of(runner: Runner) -> TimedModel:
-    """Puts it in the place of the runner's model."""
-    from engine_svc.execution.model_runner import ModelRunner
+def _timed_executor_of(runner: Runner) -> TimedExecutor:
+    """Puts it in the place of the runner's own."""
+    from engine_svc.executors.model_runner import ModelRunner
 
     assert isinstance(runner, ModelRunner)
-    runner._model = model = TimedModel(runner._model)
-    return model
+    runner._executor = executor = TimedExecutor(runner._executor)
+    return executor
 
 
 if __name__ == "__main__":

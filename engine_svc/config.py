@@ -11,7 +11,9 @@ from pydantic_settings import SettingsConfigDict
 from protos.simulated import MODEL_NAME
 from svclib.config import ServiceSettings, SettingsError
 
-_FOR_WEIGHTS: Final = frozenset({"deterministic", "dtype", "num_threads", "quantization", "speculation", "task"})
+_FOR_WEIGHTS: Final = frozenset(
+    {"deterministic", "dtype", "executor", "num_threads", "quantization", "speculation", "task"}
+)
 _FOR_SPECULATION: Final = frozenset({"num_speculative_tokens", "max_speculative_step_tokens"})
 _FOR_GENERATING: Final = _FOR_SPECULATION | {
     "block_size",
@@ -60,9 +62,14 @@ class Settings(ServiceSettings):
         default=None, ge=1, description="maximum tokens of prompt and output together; none takes the model's own limit"
     )
     num_threads: int | None = Field(default=None, ge=1, description="CPU threads of a step; none lets torch choose")
+    executor: str = Field(
+        default="auto",
+        description="what computes the model: compiled kernels (`cpu`), plain torch (`torch`), `transformers`, or the "
+        "first of them that can (`auto`); `cpu` has attention of its own, so `reference` attention makes it `torch`",
+    )
     attention_backend: Literal["auto", "reference", "cpu"] = Field(
         default="auto",
-        description="who computes attention: compiled kernels (`cpu`), plain torch (`reference`), or what is there",
+        description="what computes attention: compiled kernels (`cpu`), plain torch (`reference`), or what is there",
     )
 
     deterministic: bool = Field(

@@ -8,10 +8,10 @@ from typing import Final
 from engine_svc.config import Settings
 from engine_svc.embedding.interface import EmbeddingRunner
 from engine_svc.engine import Engine
-from engine_svc.execution.openmp import wait_politely
 from engine_svc.execution.runner import Runner, RunnerInfo
-from engine_svc.execution.simulated import SimulatedRunner
-from engine_svc.execution.vocabulary import load_vocabulary
+from engine_svc.executors.openmp import set_openmp_wait_policy
+from engine_svc.executors.simulated.loading import load_simulated
+from engine_svc.executors.simulated.runner import SimulatedRunner
 from engine_svc.grammar.limits import CompileLimits
 from engine_svc.metrics import EngineMetrics
 from engine_svc.scheduling.block_manager import BlockManager
@@ -22,15 +22,12 @@ from engine_svc.scheduling.step import StepLimits
 from protos.simulated import MODEL_NAME
 
 _MIB: Final = 1024 * 1024
-_SIMULATED_CONTEXT: Final = 8192
-_SIMULATED_BYTES_PER_TOKEN: Final = 8192
-"""What the simulated model pretends that keys and values of a token take, so that memory means as much as elsewhere."""
 
 
 def load_model(settings: Settings) -> Runner | EmbeddingRunner:
     """Load a model for what it is for. Raises ``SettingsError`` when the settings make it impossible."""
     if not settings.simulated:
-        wait_politely()
+        set_openmp_wait_policy()
         from engine_svc.embedding.loading import is_for_embedding
 
         if is_for_embedding(settings.model, settings.task):
@@ -42,10 +39,10 @@ def load_runner(settings: Settings) -> Runner:
     """Load the model; takes as long as that takes. Raises ``SettingsError`` when the settings make it impossible."""
     settings.check_generation()
     if settings.simulated:
-        return SimulatedRunner(_simulated_info(settings), step_seconds=settings.simulated_step_ms / 1000.0)
-    wait_politely()
+        return _load_simulated(settings)
+    set_openmp_wait_policy()
     # Imported here because only real weights need torch.
-    from engine_svc.execution.model_runner import load_model_runner
+    from engine_svc.executors.model_runner import load_model_runner
 
     return load_model_runner(
         model=settings.model,
@@ -57,8 +54,20 @@ def load_runner(settings: Settings) -> Runner:
         num_threads=settings.num_threads,
         max_num_batched_tokens=settings.max_num_batched_tokens,
         attention_backend=settings.attention_backend,
+        executor=settings.executor,
         quantization=settings.quantization,
         deterministic=settings.deterministic,
+    )
+
+
+def _load_simulated(settings: Settings) -> SimulatedRunner:
+    return load_simulated(
+        tokenizer=settings.tokenizer,
+        max_model_len=settings.max_model_len,
+        block_size=settings.block_size,
+        kv_cache_bytes=settings.kv_cache_memory_mb * _MIB,
+        num_blocks=settings.num_blocks,
+        step_seconds=settings.simulated_step_ms / 1000.0,
     )
 
 
@@ -115,8 +124,8 @@ def compile_limits_of(settings: Settings) -> CompileLimits:
 
 
 def speculation_of(settings: Settings, info: RunnerInfo) -> Speculation | None:
-    """How far to guess ahead of this model; None for not at all, as by default where guesses could change a bit."""
-    if settings.speculation == "off" or (settings.speculation == "auto" and not info.rows_are_independent):
+    """Speculative decoding with this model; None for none, as by default where draft tokens could change a bit."""
+    if settings.speculation == "off" or (settings.speculation == "auto" and not info.batch_invariant):
         return None
     return Speculation(settings.num_speculative_tokens, settings.max_speculative_step_tokens)
 
@@ -134,19 +143,3 @@ def describe(settings: Settings, info: RunnerInfo) -> dict[str, object]:
         "max_model_len": info.max_model_len,
         "max_num_seqs": settings.max_num_seqs,
     }
-
-
-def _simulated_info(settings: Settings) -> RunnerInfo:
-    vocabulary = load_vocabulary(settings.tokenizer)
-    bytes_per_block = settings.block_size * _SIMULATED_BYTES_PER_TOKEN
-    return RunnerInfo(
-        model_path=MODEL_NAME,
-        model_type=MODEL_NAME,
-        dtype="float32",
-        cache_dtype="float32",
-        vocab_size=vocabulary.size,
-        max_model_len=settings.max_model_len or _SIMULATED_CONTEXT,
-        num_blocks=settings.num_blocks or max(1, settings.kv_cache_memory_mb * _MIB // bytes_per_block),
-        eos_token_ids=vocabulary.eos_token_ids,
-        simulated=True,
-    )

@@ -10,6 +10,7 @@ from engine_svc.attention.cpu import CpuAttention, reason_against_kernel
 from engine_svc.attention.interface import AttentionBackend, AttentionConfig
 from engine_svc.attention.reference import ReferenceAttention
 from engine_svc.kernels.library import Kernels, load_kernels
+from engine_svc.kernels.structures import StructureMismatch
 from engine_svc.weights.errors import ModelLoadError
 
 _HOW: Final = "python -m engine_svc.kernels.build"
@@ -24,8 +25,8 @@ log = structlog.get_logger(__name__)
 def find_kernels(name: str) -> Kernels | None:
     """The kernels for a backend of this name: ``reference``, ``cpu``, or ``auto`` for ``cpu`` where they are built.
 
-    To be asked once for each model, because it logs what is missing. Raises ``ModelLoadError`` when ``cpu`` is asked
-    for and not there.
+    To be called once for each model, because it logs what is missing. Raises ``ModelLoadError`` when ``cpu`` is asked
+    for and not there, or when they do not match this version.
     """
     if name == "reference":
         return None
@@ -33,6 +34,8 @@ def find_kernels(name: str) -> Kernels | None:
         kernels, reason = load_kernels(), "they are not built for this machine"
     except OSError as error:
         kernels, reason = None, f"they cannot be loaded: {error}"
+    except StructureMismatch as error:
+        raise ModelLoadError(f"{error}. They are built by {_HOW}") from error
     if kernels is None and name == "cpu":
         raise ModelLoadError(f"attention backend cpu has no kernels: {reason}. They are built by {_HOW}")
     if kernels is None:
@@ -47,16 +50,16 @@ def create_backend(
     *,
     num_blocks: int,
     block_size: int,
-    independent_rows: bool = False,
+    batch_invariant: bool = False,
 ) -> AttentionBackend:
     """The backend of this name, with what ``find_kernels`` found for it.
 
-    With ``independent_rows`` what a token gets depends on its own sequence alone, to the last bit. Raises
+    With ``batch_invariant`` what a token gets depends on its own sequence alone, to the last bit. Raises
     ``ModelLoadError`` when ``cpu`` is asked for and cannot compute this.
     """
     if kernels is not None and _suits(name, config):
         return CpuAttention(config, kernels, num_blocks=num_blocks, block_size=block_size)
-    return ReferenceAttention(config, num_blocks=num_blocks, block_size=block_size, independent_rows=independent_rows)
+    return ReferenceAttention(config, num_blocks=num_blocks, block_size=block_size, batch_invariant=batch_invariant)
 
 
 def _suits(name: str, config: AttentionConfig) -> bool:

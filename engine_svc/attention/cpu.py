@@ -16,12 +16,10 @@ from engine_svc.kernels.memory import large_pages
 from engine_svc.kernels.structures import AttentionShape, Batch
 
 
-class CpuAttention:
-    """See ``engine_svc.attention.interface.AttentionBackend``. The layout of the cache is the kernel's own."""
+class KernelCache:
+    """A paged KV cache in the layout of the kernels, and the shape of attention over it."""
 
-    def __init__(self, config: AttentionConfig, kernels: Kernels, *, num_blocks: int, block_size: int) -> None:
-        self.config = config
-        self.kernels = kernels
+    def __init__(self, config: AttentionConfig, *, num_blocks: int, block_size: int) -> None:
         self.shape = AttentionShape(
             num_heads=config.num_heads,
             num_kv_heads=config.num_kv_heads,
@@ -36,25 +34,38 @@ class CpuAttention:
         per_word = _per_word(config.dtype)
         value_slots = -(-block_size // per_word) * per_word
         size = num_blocks * config.num_kv_heads * (block_size + value_slots) * config.head_dim
-        self.cache = (
+        self.data = (
             large_pages(config.num_layers * size * config.dtype.itemsize)
             .view(config.dtype)
             .view(config.num_layers, size)
         )
         """One row for each layer."""
 
+
+def batch_structure(batch: PagedBatch) -> Batch:
+    """The batch as the kernels take it. It holds addresses: keep ``batch`` as long as it is used."""
+    num_sequences, table_stride = batch.block_tables.shape
+    return Batch(
+        batch.slot_mapping.data_ptr(),
+        batch.query_starts.data_ptr(),
+        batch.context_lens.data_ptr(),
+        batch.block_tables.data_ptr(),
+        len(batch.slot_mapping),
+        num_sequences,
+        table_stride,
+    )
+
+
+class CpuAttention:
+    """See ``engine_svc.attention.interface.AttentionBackend``."""
+
+    def __init__(self, config: AttentionConfig, kernels: Kernels, *, num_blocks: int, block_size: int) -> None:
+        self.config = config
+        self.kernels = kernels
+        self.cache = KernelCache(config, num_blocks=num_blocks, block_size=block_size)
+
     def begin(self, batch: PagedBatch) -> CpuStep:
-        num_sequences, table_stride = batch.block_tables.shape
-        pointers = Batch(
-            batch.slot_mapping.data_ptr(),
-            batch.query_starts.data_ptr(),
-            batch.context_lens.data_ptr(),
-            batch.block_tables.data_ptr(),
-            len(batch.slot_mapping),
-            num_sequences,
-            table_stride,
-        )
-        return CpuStep(self, batch, pointers)
+        return CpuStep(self, batch, batch_structure(batch))
 
 
 def reason_against_kernel(head_dim: int, dtype: torch.dtype) -> str | None:
@@ -78,6 +89,6 @@ class CpuStep:
     pointers: Batch
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        backend = self.backend
+        backend, cache = self.backend, self.backend.cache
         window = backend.config.windows[layer]
-        return backend.kernels.attend(backend.shape, self.pointers, backend.cache[layer], window, query, key, value)
+        return backend.kernels.attend(cache.shape, self.pointers, cache.data[layer], window, query, key, value)

@@ -25,13 +25,13 @@ class ReferenceAttention:
     """The reference backend (see ``engine_svc.attention.interface.AttentionBackend``)."""
 
     def __init__(
-        self, config: AttentionConfig, *, num_blocks: int, block_size: int, independent_rows: bool = False
+        self, config: AttentionConfig, *, num_blocks: int, block_size: int, batch_invariant: bool = False
     ) -> None:
-        """With ``independent_rows`` each token is attended by calls of its own, the same whatever is around it."""
+        """With ``batch_invariant`` each token is attended by calls of its own, the same whatever is around it."""
         self.config = config
         self.block_size = block_size
-        self.max_queries = 1 if independent_rows else _MAX_QUERIES
-        self.attention = _summed_attention if independent_rows else _attention
+        self.max_queries = 1 if batch_invariant else _MAX_QUERIES
+        self.attention = _summed_attention if batch_invariant else _attention
         shape = (num_blocks * block_size, 2, config.num_kv_heads, config.head_dim)
         self.cache = [torch.empty(shape, dtype=config.dtype) for _ in range(config.num_layers)]
         """For each layer, keys and values side by side so that one gather fetches both."""

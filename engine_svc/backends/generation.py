@@ -87,7 +87,7 @@ class GenerationBackend:
             block_size=capacity.block_size,
             num_blocks=capacity.num_blocks,
             max_num_seqs=self.max_num_seqs,
-            deterministic=info.rows_are_independent,
+            deterministic=info.batch_invariant,
             tasks=["generate"],
             supports_constraints=self.grammars.is_supported,
         )

@@ -7,20 +7,18 @@ from typing import Literal
 
 import torch
 
-from engine_svc.attention.backends import find_kernels
 from engine_svc.embedding.embedder import Embedder
 from engine_svc.embedding.headless import Headless, with_head
 from engine_svc.embedding.interface import EmbedderInfo, Pooling
 from engine_svc.embedding.sentence_transformers import is_stated, read_stated_use
-from engine_svc.embedding.token_vectors import DecoderVectors, EncoderVectors, TokenVectors
-from engine_svc.kernels.library import Kernels
-from engine_svc.models.causal_lm import CausalLM
+from engine_svc.embedding.token_vectors import DecoderVectors, EncoderVectors, TokenVectors, cache_for
+from engine_svc.executors.load_request import LoadRequest
+from engine_svc.executors.loading import load_native
 from engine_svc.models.config import RawConfig
 from engine_svc.models.encoder import Encoder
 from engine_svc.models.encoders import ENCODERS, EncoderFamily, find_encoder
-from engine_svc.models.loading import load_model
-from engine_svc.models.precision import resolve_dtype, resolve_format
-from engine_svc.models.registry import reason_against_native
+from engine_svc.models.precision import resolve_dtype
+from engine_svc.models.registry import read_native, reason_against_native
 from engine_svc.weights.checkpoint import Checkpoint, open_checkpoint
 from engine_svc.weights.errors import ModelLoadError
 from engine_svc.weights.loading import load_weights
@@ -62,51 +60,67 @@ def load_embedder(
     ``dtype`` is ``float32``, ``bfloat16``, or ``auto``: for an encoder float32, because its vectors are kept and
     compared with others, for a decoder what this CPU computes fastest. ``max_model_len`` of None takes what
     sentence-transformers' files say, or the model's own limit. ``max_num_batched_tokens`` is the size of a pass. The
-    rest is as in ``engine_svc.execution.model_runner``. Raises ``ModelLoadError`` if the model or these numbers will
+    rest is as in ``engine_svc.executors.load_request``. Raises ``ModelLoadError`` if the model or these numbers will
     not do.
     """
     if num_threads is not None:
         torch.set_num_threads(num_threads)
     path = locate(model)
     stated = read_stated_use(path)
-    network = _load(open_checkpoint(path), dtype, attention_backend)
-    longest = _model_len(max_model_len, stated.max_seq_length, network.longest)
-    vectors = _token_vectors(network, attention_backend, longest, max_num_batched_tokens)
+    checkpoint = open_checkpoint(path)
+    longest = _model_len(max_model_len, stated.max_seq_length, _longest(checkpoint))
+    network = _load(checkpoint, dtype, attention_backend, longest, max_num_batched_tokens)
     info = EmbedderInfo(
         model_path=model,
         model_type=network.model_type,
         dtype=network.dtype,
         vocab_size=network.vocab_size,
         max_model_len=longest,
-        embedding_dim=_embedding_dim(vectors),
+        embedding_dim=_embedding_dim(network.vectors),
         pooling=stated.pooling or network.pooling,
         max_num_batched_tokens=max_num_batched_tokens,
     )
-    return Embedder(vectors, info)
+    return Embedder(network.vectors, info)
 
 
 @dataclass(frozen=True, slots=True)
 class _Network:
-    """A model with its weights, and how it is pooled when nobody says. ``longest`` is in tokens."""
+    """A model with its weights, and how it is pooled when nobody says."""
 
-    model: Encoder | CausalLM
+    vectors: TokenVectors
     model_type: str
     dtype: str
     vocab_size: int
-    longest: int
     pooling: Pooling
-    kernels: Kernels | None = None
 
 
-def _load(checkpoint: Checkpoint, dtype: str, attention_backend: str) -> _Network:
+def _longest(checkpoint: Checkpoint) -> int:
+    """Maximum tokens of a text. Raises ``ModelLoadError`` if the model cannot embed."""
+    if (family := find_encoder(checkpoint.config)) is not None:
+        return family.read_config(RawConfig(checkpoint.config)).max_position_embeddings
+    raw = RawConfig(checkpoint.config)
+    raw.only("is_causal", True)
+    raw.only("use_bidirectional_attention", False)
+    headless = Headless(checkpoint)
+    if (reason := reason_against_native(headless.config)) is not None:  # transformers computes logits only
+        raise ModelLoadError(f"no embedding with this model: {reason}. Supported encoders: {', '.join(ENCODERS)}")
+    return read_native(headless.config)[1].max_position_embeddings
+
+
+def _load(
+    checkpoint: Checkpoint, dtype: str, attention_backend: str, longest: int, max_num_batched_tokens: int
+) -> _Network:
     if (family := find_encoder(checkpoint.config)) is not None:
         if attention_backend == "cpu":
             raise ModelLoadError("attention backend cpu is for decoders; encoders are computed by plain torch")
         return _load_encoder(checkpoint, family, torch.float32 if dtype == "auto" else resolve_dtype(dtype))
-    raw = RawConfig(checkpoint.config)
-    raw.only("is_causal", True)
-    raw.only("use_bidirectional_attention", False)
-    return _load_decoder(Headless(checkpoint), dtype, attention_backend)
+    cache = cache_for(max(longest, max_num_batched_tokens), max_num_batched_tokens)
+    request = LoadRequest(
+        Headless(checkpoint), cache, dtype=dtype, quantization="none", attention_backend=attention_backend
+    )
+    executor = load_native(request)
+    info = executor.info
+    return _Network(DecoderVectors(executor), info.model_type, info.dtype, info.vocab_size, "last")
 
 
 def _load_encoder(checkpoint: Checkpoint, family: EncoderFamily, dtype: torch.dtype) -> _Network:
@@ -114,33 +128,7 @@ def _load_encoder(checkpoint: Checkpoint, family: EncoderFamily, dtype: torch.dt
     encoder = Encoder(config, dtype)
     load_weights(encoder, renamed(checkpoint.tensors(), family.name), ignored=Encoder.unused_weights)
     name = str(dtype).removeprefix("torch.")
-    return _Network(encoder, family.model_type, name, config.vocab_size, config.max_position_embeddings, "mean")
-
-
-def _load_decoder(checkpoint: Headless, dtype: str, attention_backend: str) -> _Network:
-    """Of a native family: transformers computes others up to their logits only."""
-    if (reason := reason_against_native(checkpoint.config)) is not None:
-        raise ModelLoadError(f"no embedding with this model: {reason}. Supported encoders: {', '.join(ENCODERS)}")
-    kernels = find_kernels(attention_backend)
-    format_ = resolve_format(dtype, "none", checkpoint, kernels)
-    loaded = load_model(checkpoint, format_, kernels)
-    name = format_.name.lower()
-    longest = loaded.max_position_embeddings
-    return _Network(loaded.model, loaded.model_type, name, loaded.vocab_size, longest, "last", kernels)
-
-
-def _token_vectors(
-    network: _Network, attention_backend: str, longest: int, max_num_batched_tokens: int
-) -> TokenVectors:
-    if isinstance(network.model, Encoder):
-        return EncoderVectors(network.model)
-    return DecoderVectors(
-        network.model,
-        backend=attention_backend,
-        kernels=network.kernels,
-        max_num_tokens=max(longest, max_num_batched_tokens),
-        max_num_texts=max_num_batched_tokens,
-    )
+    return _Network(EncoderVectors(encoder), family.model_type, name, config.vocab_size, "mean")
 
 
 @torch.inference_mode()

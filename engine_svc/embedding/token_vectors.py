@@ -9,11 +9,10 @@ from typing import Final, Protocol
 import torch
 from torch import Tensor
 
-from engine_svc.attention.backends import create_backend
 from engine_svc.attention.bidirectional import WholeSequences
 from engine_svc.attention.interface import PagedBatch
-from engine_svc.kernels.library import Kernels
-from engine_svc.models.causal_lm import CausalLM
+from engine_svc.executors.cache import CacheSize
+from engine_svc.executors.interface import HiddenStatesExecutor, PreparedStep
 from engine_svc.models.encoder import Encoder
 
 _BLOCK_SIZE: Final = 16
@@ -38,25 +37,22 @@ class EncoderVectors:
 
 
 class DecoderVectors:
-    """Each token sees those before it. ``max_num_tokens`` and ``max_num_texts`` are those of a pass.
+    """Each token sees those before it. The executor's KV cache is for one pass: see ``cache_for``."""
 
-    ``backend`` and ``kernels`` as in ``engine_svc.attention.backends``. Its cache is for one pass; what no pass has
-    needed yet takes no memory.
-    """
-
-    def __init__(
-        self, model: CausalLM, *, backend: str, kernels: Kernels | None, max_num_tokens: int, max_num_texts: int
-    ) -> None:
-        self._model = model
-        # Every text begins a block of its own.
-        num_blocks = max_num_tokens // _BLOCK_SIZE + max_num_texts
-        self._attention = create_backend(
-            backend, model.attention_config, kernels, num_blocks=num_blocks, block_size=_BLOCK_SIZE
-        )
+    def __init__(self, executor: HiddenStatesExecutor) -> None:
+        self._executor = executor
 
     def __call__(self, input_ids: Tensor, lengths: Sequence[int]) -> Tensor:
-        attention = self._attention.begin(_whole_texts(lengths))
-        return self._model(input_ids, _positions(lengths), attention, torch.arange(len(input_ids)))
+        rows = torch.arange(len(input_ids))
+        return self._executor.hidden_states(
+            PreparedStep(input_ids, _positions(lengths), rows, num_samples=0, paged=_whole_texts(lengths))
+        )
+
+
+def cache_for(max_num_tokens: int, max_num_texts: int) -> CacheSize:
+    """The KV cache of a pass of so many tokens and texts. What no pass has needed yet takes no memory."""
+    # Every text begins a block of its own.
+    return CacheSize(_BLOCK_SIZE, num_blocks=max_num_tokens // _BLOCK_SIZE + max_num_texts)
 
 
 def _positions(lengths: Sequence[int]) -> Tensor:

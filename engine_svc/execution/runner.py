@@ -1,4 +1,4 @@
-"""The border between deciding what to compute (scheduling/, no torch) and computing it (execution/)."""
+"""The border between deciding what to compute (scheduling/, no torch) and computing it (executors/, sampling/)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["DeviceLost", "Runner", "RunnerInfo", "ScheduledSequence"]
 class RunnerInfo:
     """What a runner loaded, and its limits.
 
-    ``dtype`` is what activations are multiplied as, ``cache_dtype`` the element type of keys and values.
-    ``rows_are_independent`` promises that what is computed for a token is the same to the bit whatever else the step
-    computes, so that drafts change nothing.
+    ``dtype`` is what activations are multiplied as, ``cache_dtype`` the element type of the KV cache.
+    ``batch_invariant`` promises that what is computed for a token is the same to the bit whatever else the step
+    computes, so that draft tokens change nothing.
     """
 
     model_path: str
@@ -32,7 +32,7 @@ class RunnerInfo:
     num_blocks: int
     eos_token_ids: tuple[int, ...]
     simulated: bool = False
-    rows_are_independent: bool = False
+    batch_invariant: bool = False
     kv_cache_bytes: int = 0
     """Memory of the KV cache; 0 where there is none."""
 

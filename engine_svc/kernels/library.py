@@ -10,15 +10,19 @@ import torch
 from torch import Tensor
 
 from engine_svc.kernels.build import library_path
-from engine_svc.kernels.structures import AttentionShape, Batch, Decoder, Rows, Tokens
+from engine_svc.kernels.structures import AttentionShape, Batch, Decoder, Rows, Tokens, check_structures
 
 
 class Kernels:
     """The library. Its functions release the GIL, and trust the caller with shapes and types."""
 
     def __init__(self, path: Path) -> None:
-        """Raises ``OSError`` if there is no such library, or it needs what this machine lacks."""
+        """Raises ``OSError`` if there is no such library, or it needs what this machine lacks.
+
+        Raises ``StructureMismatch`` if it was compiled from other structures than Python has.
+        """
         library = ctypes.CDLL(str(path))
+        check_structures(library)
         self._attend = library.pellucid_attend
         self._attend.restype = None
         self._attend.argtypes = [POINTER(AttentionShape), POINTER(Batch), c_void_p, c_int32, *[POINTER(Rows)] * 4]
@@ -72,7 +76,7 @@ class Kernels:
 
 
 def load_kernels(path: Path | None = None) -> Kernels | None:
-    """The library that set-up built; None if it built none. Raises ``OSError`` if it cannot be loaded."""
+    """The library that set-up built; None if it built none. Errors as those of ``Kernels``."""
     path = path or library_path()
     return Kernels(path) if path.exists() else None
 

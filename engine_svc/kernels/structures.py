@@ -1,12 +1,15 @@
-"""The structures that the kernels take, as their headers in ``csrc/`` declare them."""
+"""The structures that the kernels take, as ``csrc/structures.h`` declares them, and whether the library agrees."""
 
 from __future__ import annotations
 
-from ctypes import POINTER, Structure, c_float, c_int32, c_int64, c_void_p
+from collections.abc import Iterator, Mapping
+from ctypes import POINTER, Structure, c_char_p, c_float, c_int32, c_int64, c_void_p, sizeof
+from itertools import count
+from typing import Any, Final
 
 
 class AttentionShape(Structure):
-    """``PellucidAttention`` in attention.h."""
+    """``PellucidAttention``"""
 
     _fields_ = [
         ("num_heads", c_int32),
@@ -21,7 +24,7 @@ class AttentionShape(Structure):
 
 
 class Batch(Structure):
-    """``PellucidBatch`` in attention.h."""
+    """``PellucidBatch``"""
 
     _fields_ = [
         ("slot_mapping", c_void_p),
@@ -35,13 +38,13 @@ class Batch(Structure):
 
 
 class Rows(Structure):
-    """``PellucidRows`` in attention.h."""
+    """``PellucidRows``"""
 
     _fields_ = [("data", c_void_p), ("stride", c_int64)]
 
 
 class Matrix(Structure):
-    """``PellucidMatrix`` in matrix.h."""
+    """``PellucidMatrix``"""
 
     _fields_ = [
         ("panels", c_void_p),
@@ -54,13 +57,13 @@ class Matrix(Structure):
 
 
 class Linear(Structure):
-    """``PellucidLinear`` in matrix.h."""
+    """``PellucidLinear``"""
 
     _fields_ = [("parts", Matrix * 3), ("num_parts", c_int32)]
 
 
 class Layer(Structure):
-    """``PellucidLayer`` in decoder.cpp."""
+    """``PellucidLayer``"""
 
     _fields_ = [
         ("qkv", Linear),
@@ -79,13 +82,13 @@ class Layer(Structure):
 
 
 class Rope(Structure):
-    """``PellucidRope`` in decoder.cpp."""
+    """``PellucidRope``"""
 
     _fields_ = [("inverse_frequencies", c_void_p), ("num_pairs", c_int32), ("magnitude", c_float)]
 
 
 class Decoder(Structure):
-    """``PellucidDecoder`` in decoder.cpp."""
+    """``PellucidDecoder``"""
 
     _fields_ = [
         ("attention", AttentionShape),
@@ -108,7 +111,7 @@ class Decoder(Structure):
 
 
 class Tokens(Structure):
-    """``PellucidTokens`` in decoder.cpp."""
+    """``PellucidTokens``"""
 
     _fields_ = [
         ("input_ids", c_void_p),
@@ -116,3 +119,71 @@ class Tokens(Structure):
         ("rows", c_void_p),
         ("num_rows", c_int64),
     ]
+
+
+STRUCTURES: Final[dict[str, type[Structure]]] = {
+    "PellucidAttention": AttentionShape,
+    "PellucidBatch": Batch,
+    "PellucidRows": Rows,
+    "PellucidMatrix": Matrix,
+    "PellucidLinear": Linear,
+    "PellucidLayer": Layer,
+    "PellucidRope": Rope,
+    "PellucidDecoder": Decoder,
+    "PellucidTokens": Tokens,
+}
+
+
+class Field(Structure):
+    """``PellucidField``, an entry of what ``pellucid_structures`` reports"""
+
+    _fields_ = [("structure", c_char_p), ("name", c_char_p), ("offset", c_int64), ("size", c_int64)]
+
+
+Place = tuple[int, int]
+"""Offset and size in bytes"""
+
+
+class StructureMismatch(Exception):
+    """The library was compiled from other structures than those here: handing them over would corrupt memory."""
+
+
+def check_structures(library: Any) -> None:
+    """Raises ``StructureMismatch`` naming the first difference."""
+    here, there = dict(_places_here()), dict(_reported(library))
+    for name in [*here, *(there.keys() - here.keys())]:
+        if here.get(name) != there.get(name):
+            raise StructureMismatch(
+                f"the compiled kernels do not match engine_svc/kernels/structures.py: {name} is "
+                f"{_told(there, name)} in the library, and {_told(here, name)} here"
+            )
+
+
+def _places_here() -> Iterator[tuple[str, Place]]:
+    for name, structure in STRUCTURES.items():
+        yield name, (0, sizeof(structure))
+        for field in (entry[0] for entry in structure._fields_):
+            place = getattr(structure, field)
+            yield f"{name}.{field}", (place.offset, place.size)
+
+
+def _reported(library: Any) -> Iterator[tuple[str, Place]]:
+    """By the table that ends with an entry without a structure."""
+    try:
+        report = library.pellucid_structures
+    except AttributeError:
+        raise StructureMismatch("the compiled kernels do not report their structures: build them anew") from None
+    report.restype = POINTER(Field)
+    fields = report()
+    for index in count():
+        field = fields[index]
+        if field.structure is None:
+            return
+        yield ".".join(filter(None, (field.structure.decode(), field.name.decode()))), (field.offset, field.size)
+
+
+def _told(places: Mapping[str, Place], name: str) -> str:
+    if name not in places:
+        return "missing"
+    offset, size = places[name]
+    return f"{size} bytes at {offset}"

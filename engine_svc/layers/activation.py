@@ -1,8 +1,8 @@
 """What gates an MLP.
 
 The fused forms of torch round differently in vectors than in what is left over at the end of a tensor, or of a thread's
-share of it, so that the same number may give another bit in another batch. The independent forms are made of operations
-of which torch has one form only.
+share of it, so that the same number may give another bit in another batch. The batch-invariant forms are made of
+operations of which torch has one form only.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def gelu_pytorch_tanh(x: Tensor) -> Tensor:
     return (0.5 * wide * (1.0 + inner.tanh())).to(x.dtype)
 
 
-INDEPENDENT_ACTIVATIONS: Final[dict[str, Callable[[Tensor], Tensor]]] = {
+BATCH_INVARIANT_ACTIVATIONS: Final[dict[str, Callable[[Tensor], Tensor]]] = {
     "silu": silu,
     "gelu_pytorch_tanh": gelu_pytorch_tanh,
 }

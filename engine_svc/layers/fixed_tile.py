@@ -1,4 +1,4 @@
-"""Matrix products in which a row cannot feel what is beside it.
+"""Batch-invariant matrix products: a row does not depend on the rows beside it.
 
 A library chooses its way through a product by the number of rows, and each way rounds differently. Here the library is
 only ever asked for one product with each matrix: ``TILE`` rows, all sizes multiples of ``TILE``, every operand at the

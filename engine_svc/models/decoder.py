@@ -17,6 +17,7 @@ from engine_svc.layers.norm import QueryKeyNorm, RMSNorm
 from engine_svc.layers.rotary import RotaryEmbedding, Rotation, rotate
 from engine_svc.layers.softcap import softcap
 from engine_svc.models.config import DecoderConfig, HeadNorms
+from engine_svc.models.layout import attention_config, distinct_ropes, embedding_scale, unused_weights
 
 _QKV: Final = ("q_proj", "k_proj", "v_proj")
 
@@ -86,12 +87,11 @@ class Model(nn.Module):
 
     def __init__(self, config: DecoderConfig, dtype: torch.dtype) -> None:
         super().__init__()
-        ropes = list(dict.fromkeys(layer.rope for layer in config.layers))
+        ropes = distinct_ropes(config)
         self.rotary = [RotaryEmbedding(config.head_dim, rope) for rope in ropes]
         self.rotary_of_layer = [ropes.index(layer.rope) for layer in config.layers]
         self.embed_tokens = Embedding(config.vocab_size, config.hidden_size, dtype=dtype)
-        # As precise as transformers has it.
-        self.embedding_scale = torch.tensor(config.embedding_scale, dtype=dtype, device="cpu").item()
+        self.embedding_scale = embedding_scale(config, dtype)
         self.layers = nn.ModuleList(DecoderLayer(config, layer, dtype) for layer in range(len(config.layers)))
         self.norm = RMSNorm(config.hidden_size, config.norm, dtype=dtype)
 
@@ -118,24 +118,17 @@ class Decoder(nn.Module):
 
     @property
     def attention_config(self) -> AttentionConfig:
-        config = self.config
-        return AttentionConfig(
-            num_heads=config.num_heads,
-            num_kv_heads=config.num_kv_heads,
-            head_dim=config.head_dim,
-            dtype=self.dtype,
-            windows=tuple(layer.window for layer in config.layers),
-            scale=config.attention_scale,
-            softcap=config.attention_softcap,
-        )
+        return attention_config(self.config, self.dtype)
 
     @property
     def unused_weights(self) -> tuple[str, ...]:
-        """Ends of the names of stored tensors that checkpoints may have and the model computes or shares."""
-        return ("rotary_emb.inv_freq", "lm_head.weight") if self.lm_head is None else ("rotary_emb.inv_freq",)
+        return unused_weights(self.config)
 
     def forward(self, input_ids: Tensor, positions: Tensor, attention: AttentionStep, rows: Tensor) -> Tensor:
-        """See ``engine_svc.models.causal_lm.CausalLM``."""
+        """What the last layer leaves of the tokens at ``rows``, normed, as ``logits`` takes it.
+
+        ``input_ids`` and ``positions`` int64 [tokens], ``rows`` int64 [rows] -> [rows, hidden]
+        """
         return self.model.norm(self.model(input_ids, positions, attention)[rows])  # type: ignore[no-any-return]
 
     def logits(self, hidden: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""In which numbers a model is computed."""
+"""Precision and quantisation: what a model is multiplied in."""
 
 from __future__ import annotations
 
@@ -11,6 +11,16 @@ from engine_svc.kernels.packing import Format
 from engine_svc.weights.checkpoint import Checkpoint
 from engine_svc.weights.errors import ModelLoadError
 
+DTYPES: Final = {
+    Format.FLOAT32: torch.float32,
+    Format.BFLOAT16: torch.bfloat16,
+    Format.INT16: torch.bfloat16,
+    Format.INT8: torch.bfloat16,
+}
+"""What models are computed in, and the element type of their KV caches"""
+
+INTEGERS: Final = frozenset({Format.INT16, Format.INT8})
+
 _FLOATS: Final = {torch.float32: Format.FLOAT32, torch.bfloat16: Format.BFLOAT16}
 _INTEGERS: Final = {"int8": Format.INT8, "int16": Format.INT16}
 _DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -20,8 +30,8 @@ def resolve_format(dtype: str, quantization: str, checkpoint: Checkpoint, kernel
     """What a model's activations are multiplied as, which says what its weights are.
 
     ``dtype`` as in ``resolve_dtype``. ``quantization`` is ``none``; or ``int8`` or ``int16`` for integers: weights of 8
-    bits, or of 4 where they are stored so, and activations of 8 bits with 15 in groups that stand out (``int8``), or of
-    15 throughout (``int16``); or ``auto``: ``int8`` if weights are stored as such integers, this processor multiplies
+    bits, or of 4 where they are stored so, and activations of 8 bits with 15 in outlier groups (``int8``), or of 15
+    throughout (``int16``); or ``auto``: ``int8`` if weights are stored as such integers, this processor multiplies
     them fast and no ``dtype`` was asked for. The few matrices of such a file that are stored otherwise are rounded to 8
     bits. Raises ``ModelLoadError`` if this machine cannot.
     """

@@ -1,4 +1,4 @@
-"""Which model families there are."""
+"""The model families."""
 
 from __future__ import annotations
 
@@ -42,10 +42,16 @@ def find_family(config: Mapping[str, Any]) -> Family:
     raise ModelLoadError(f"architecture {named} is not supported; supported are {', '.join(FAMILIES)}")
 
 
+def read_native(config: Mapping[str, Any]) -> tuple[Family, DecoderConfig]:
+    """The family of a model and its configuration. Raises ``ModelLoadError`` naming what is not supported."""
+    family = find_family(config)
+    return family, family.read_config(RawConfig(config))
+
+
 def reason_against_native(config: Mapping[str, Any]) -> str | None:
     """Why no native family can serve a model with this configuration; None if one can."""
     try:
-        find_family(config).read_config(RawConfig(config))
+        read_native(config)
     except ModelLoadError as error:
         return str(error)
     return None

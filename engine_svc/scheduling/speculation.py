@@ -5,7 +5,7 @@ A step with few tokens is bound by reading the weights, so a few more tokens cos
 token by its probability of acceptance. One more draft token pays while its probability is at least
 ``u / (r + FREE_TOKENS)``, the yield per time without it: the more tokens a step has anyway, the higher the bar.
 
-Speculation is lossless: drafts change in which step a token is sampled, not which (``execution/sampling/verify.py``).
+Speculation is lossless: drafts change in which step a token is sampled, not which (``sampling/verify.py``).
 """
 
 from __future__ import annotations

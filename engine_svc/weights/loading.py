@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -28,35 +28,40 @@ def load_weights(model: nn.Module, tensors: Iterable[StoredTensor], *, ignored: 
 
     Raises ``ModelLoadError`` if a tensor is missing, has the wrong shape or is not known to the model.
     """
-    for tensor, destination in match_weights(model, tensors, ignored=ignored):
+    destinations = destinations_of(model)
+    shapes = {name: tuple(weights.shape) for name, weights in destinations.items()}
+    for tensor in match_weights(shapes, tensors, ignored=ignored):
         with torch.no_grad():
-            tensor.copy_to(destination)
+            tensor.copy_to(destinations[tensor.name])
 
 
 def match_weights(
-    model: nn.Module, tensors: Iterable[StoredTensor], *, ignored: tuple[str, ...] = ()
-) -> Iterator[tuple[StoredTensor, Tensor]]:
-    """Each stored tensor with the weights that it fills. Errors as in ``load_weights``, the last after all tensors."""
-    destinations = _destinations(model)
+    shapes: Mapping[str, tuple[int, ...]], tensors: Iterable[StoredTensor], *, ignored: tuple[str, ...] = ()
+) -> Iterator[StoredTensor]:
+    """The stored tensors of a model whose weights have these names and ``shapes``.
+
+    Errors as in ``load_weights``; what is missing is known after the last tensor.
+    """
+    missing = dict(shapes)
     for tensor in tensors:
-        if tensor.name in destinations:
-            destination = destinations.pop(tensor.name)
-            _check_shape(tensor, destination)
-            yield tensor, destination
+        if tensor.name in missing:
+            _check_shape(tensor, missing.pop(tensor.name))
+            yield tensor
         elif not tensor.name.endswith(ignored):
             raise ModelLoadError(f"the checkpoint has {tensor.name}, which this architecture does not know")
-    if destinations:
-        raise ModelLoadError(f"the checkpoint lacks {listed(list(destinations))}")
+    if missing:
+        raise ModelLoadError(f"the checkpoint lacks {listed(list(missing))}")
 
 
-def _destinations(model: nn.Module) -> dict[str, Tensor]:
+def destinations_of(model: nn.Module) -> dict[str, Tensor]:
+    """The weights of a model, by the names that checkpoints give them."""
     layers = ((path, module) for path, module in model.named_modules() if isinstance(module, Loadable))
     return dict(pair for path, module in layers for pair in module.stored_weights(path))
 
 
-def _check_shape(tensor: StoredTensor, destination: Tensor) -> None:
-    if tuple(destination.shape) != tensor.shape:
-        raise ModelLoadError(f"{tensor.name} has shape {tensor.shape}, expected {tuple(destination.shape)}")
+def _check_shape(tensor: StoredTensor, expected: tuple[int, ...]) -> None:
+    if expected != tensor.shape:
+        raise ModelLoadError(f"{tensor.name} has shape {tensor.shape}, expected {expected}")
 
 
 def listed(names: list[str], most: int = 5) -> str:

@@ -39,7 +39,7 @@ class PagedModel:
         self._slots = [-1] * (num_blocks * block_size)
         self.num_steps = 0
         self.num_computed = 0
-        self.forgotten: list[int] = []
+        self.released: list[int] = []
 
     @property
     def info(self) -> RunnerInfo:
@@ -54,8 +54,8 @@ class PagedModel:
         return [self._sample(scheduled) for scheduled in batch if scheduled.samples]
 
     def release(self, sequence: Sequence) -> None:
-        assert sequence.seq_id not in self.forgotten
-        self.forgotten.append(sequence.seq_id)
+        assert sequence.seq_id not in self.released
+        self.released.append(sequence.seq_id)
 
     def _check(self, scheduled: ScheduledSequence) -> None:
         """Everything before the run is in the cache, as the tokens say it must be."""

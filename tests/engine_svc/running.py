@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from engine_svc.execution.model_runner import load_model_runner
 from engine_svc.execution.runner import Runner
+from engine_svc.executors.model_runner import load_model_runner
 from engine_svc.request import Request, SamplingParams
 from tests.engine_svc.given import Answer, Running, scheduler
 

@@ -63,7 +63,7 @@ def test_one_request_from_beginning_to_end() -> None:
     assert answer.finish_reasons == {0: "length"}
     assert answer.heads == [RequestHead(num_prompt_tokens=3, num_cached_tokens=0, seed=42)]
     assert [len(chunk.token_ids) for chunk in answer.chunks] == [1, 1, 1]
-    assert model_of(running).forgotten == [number]
+    assert model_of(running).released == [number]
 
 
 def test_an_idle_engine_does_nothing() -> None:
@@ -104,7 +104,7 @@ def test_choices_share_the_prompt_and_go_their_own_ways(caching: bool) -> None:
     # The prompt once, its last token and four more for each of the others, four more for the first.
     assert model_of(running).num_computed == 21 + 3 * (1 + 4) + 4
     assert len(running.answers[number].heads) == 1
-    assert sorted(model_of(running).forgotten) == [number, number + 1, number + 2, number + 3]
+    assert sorted(model_of(running).released) == [number, number + 1, number + 2, number + 3]
 
 
 @pytest.mark.parametrize("cut", [1, 4, 11])
@@ -297,7 +297,7 @@ def test_a_fault_in_one_choice_ends_the_request_with_all_choices() -> None:
     number = running.add(given.request([1, 2], 4, n=3, name="bad"))
     running.run()
     assert isinstance(running.answers[number].error, InternalError)
-    assert sorted(model_of(running).forgotten) == [number, number + 1, number + 2]
+    assert sorted(model_of(running).released) == [number, number + 1, number + 2]
     assert running.scheduler.num_free_blocks == 64
 
 
@@ -448,7 +448,7 @@ def test_leaving_in_every_state(reach: Callable[[Running, Request], int], n: int
         running.abort(number)
     running.run()
     assert running.scheduler.num_free_blocks == 60
-    assert sorted(model_of(running).forgotten) == sorted(set(model_of(running).forgotten))
+    assert sorted(model_of(running).released) == sorted(set(model_of(running).released))
     others = [answer for other, answer in running.answers.items() if other != number]
     assert all(answer.finish_reasons == {0: "length"} for answer in others)
 

@@ -43,13 +43,13 @@ def test_the_context_can_be_set() -> None:
 
 
 @pytest.mark.parametrize(
-    ("speculation", "rows_are_independent", "expected"),
+    ("speculation", "batch_invariant", "expected"),
     [("auto", True, True), ("auto", False, False), ("ngram", False, True), ("off", True, False)],
 )
 def test_by_default_guesses_are_made_where_they_cannot_change_a_bit(
-    speculation: Literal["auto", "ngram", "off"], rows_are_independent: bool, expected: bool
+    speculation: Literal["auto", "ngram", "off"], batch_invariant: bool, expected: bool
 ) -> None:
-    info = RunnerInfo("m", "m", "float32", "float32", 9, 9, 9, (0,), rows_are_independent=rows_are_independent)
+    info = RunnerInfo("m", "m", "float32", "float32", 9, 9, 9, (0,), batch_invariant=batch_invariant)
 
     found = speculation_of(Settings(model="real", speculation=speculation), info)
 

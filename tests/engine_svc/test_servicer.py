@@ -372,7 +372,7 @@ async def test_a_fault_in_one_request_is_an_internal_error_for_it_alone() -> Non
 @pytest.mark.parametrize("promised", [True, False])
 async def test_a_model_that_promises_to_be_deterministic_says_so(promised: bool) -> None:
     model = PagedModel(64, 16)
-    model._info = replace(model.info, rows_are_independent=promised)
+    model._info = replace(model.info, batch_invariant=promised)
     async with serving(lambda _settings: model) as served:
         assert (await served.stub.GetModelInfo(engine_pb2.ModelInfoRequest())).deterministic is promised
 

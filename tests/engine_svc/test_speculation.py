@@ -16,8 +16,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine_svc.execution.runner import RunnerInfo, ScheduledSequence
-from engine_svc.execution.sampler import Sampler
 from engine_svc.request import Request, Sampled, SamplingParams, TokenLogprobs
+from engine_svc.sampling.sampler import Sampler
 from engine_svc.scheduling.sequence import Sequence
 from engine_svc.scheduling.speculation import Speculation
 from tests.engine_svc.given import Answer, Running, scheduler

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from detokenizer_svc.loading import load as load_vocabulary
-from engine_svc.execution.vocabulary import load_vocabulary as load_size
+from engine_svc.executors.simulated.vocabulary import load_vocabulary as load_size
 from engine_svc.grammar.token_bytes import read_token_bytes
 from engine_svc.offline.text import load_text
 from modelfiles.errors import ModelFileError

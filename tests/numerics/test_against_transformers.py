@@ -12,17 +12,15 @@ import pytest
 import torch
 from transformers import PretrainedConfig
 
-from engine_svc.attention.backends import create_backend
 from engine_svc.attention.interface import PagedBatch
+from engine_svc.executors.interface import Executor, PreparedStep
 from engine_svc.kernels.library import load_kernels
 from engine_svc.kernels.packing import Format
-from engine_svc.models.causal_lm import CausalLM
-from engine_svc.models.loading import load_model
-from engine_svc.weights.checkpoint import open_checkpoint
-from tests.engine_svc import tiny
+from tests.engine_svc import loaded, tiny
 
 LENGTH = 60
 BLOCK_SIZE = 16
+NUM_BLOCKS = -(-LENGTH // BLOCK_SIZE)
 LLAMA3 = {
     "rope_type": "llama3",
     "rope_theta": 500000.0,
@@ -94,17 +92,15 @@ KERNELS = load_kernels()
 BACKENDS = ["reference", pytest.param("cpu", marks=pytest.mark.skipif(KERNELS is None, reason="needs a compiler"))]
 
 
-def load(path: Path, format_: Format = Format.FLOAT32, backend: str = "reference") -> CausalLM:
-    return load_model(open_checkpoint(path), format_, None if backend == "reference" else KERNELS).model
+def load(path: Path, format_: Format = Format.FLOAT32, backend: str = "reference") -> Executor:
+    options = {"attention_backend": backend} | loaded.FORMATS[format_]
+    return loaded.load(path, num_blocks=NUM_BLOCKS, block_size=BLOCK_SIZE, **options)
 
 
 @torch.inference_mode()
-def logits_of(model: CausalLM, token_ids: torch.Tensor, steps: list[int], backend: str) -> torch.Tensor:
+def logits_of(executor: Executor, token_ids: torch.Tensor, steps: list[int]) -> torch.Tensor:
     """Logits of all tokens of one sequence, computed in steps of these many tokens [tokens, vocab]"""
-    num_blocks = -(-len(token_ids) // BLOCK_SIZE)
-    table = torch.arange(num_blocks, dtype=torch.int32).flip(0)
-    kernels = None if backend == "reference" else KERNELS
-    attention = create_backend(backend, model.attention_config, kernels, num_blocks=num_blocks, block_size=BLOCK_SIZE)
+    table = torch.arange(NUM_BLOCKS, dtype=torch.int32).flip(0)
     found, start = [], 0
     for count in steps:
         positions = torch.arange(start, start + count)
@@ -115,7 +111,8 @@ def logits_of(model: CausalLM, token_ids: torch.Tensor, steps: list[int], backen
             block_tables=table[None],
         )
         run = token_ids[start : start + count]
-        found.append(model.logits(model(run, positions, attention.begin(batch), torch.arange(count))))
+        logits = executor.forward(PreparedStep(run, positions, torch.arange(count), count, batch))
+        found.append(logits[:])
         start += count
     return torch.cat(found)
 
@@ -135,7 +132,7 @@ def test_logits_equal(tmp_path: Path, config: PretrainedConfig, steps: list[int]
     token_ids = torch.arange(LENGTH) * 7 % config.vocab_size
     expected = expected_logits(model, token_ids)
 
-    logits = logits_of(decoder, token_ids, steps, backend)
+    logits = logits_of(decoder, token_ids, steps)
 
     assert expected.std() > 0.5, "logits that say nothing would equal anything"
     torch.testing.assert_close(logits, expected, rtol=0, atol=1e-4)
@@ -167,7 +164,7 @@ def test_a_gguf_file_gives_the_same_logits(tmp_path: Path, config: PretrainedCon
     model = tiny.random_model(config)
     token_ids = torch.arange(LENGTH) * 5 % config.vocab_size
 
-    logits = logits_of(load(Path(tiny.save_gguf(model, tmp_path / "tiny.gguf"))), token_ids, [LENGTH], "reference")
+    logits = logits_of(load(Path(tiny.save_gguf(model, tmp_path / "tiny.gguf"))), token_ids, [LENGTH])
 
     torch.testing.assert_close(logits, expected_logits(model, token_ids), rtol=0, atol=1e-4)
 
@@ -176,7 +173,7 @@ def test_a_folder_in_parts_gives_the_same_logits(tmp_path: Path) -> None:
     model = tiny.random_model(tiny.llama())
     token_ids = torch.arange(LENGTH)
 
-    logits = logits_of(load(Path(tiny.save(model, tmp_path, max_shard_size="4KB"))), token_ids, [LENGTH], "reference")
+    logits = logits_of(load(Path(tiny.save(model, tmp_path, max_shard_size="4KB"))), token_ids, [LENGTH])
 
     torch.testing.assert_close(logits, expected_logits(model, token_ids), rtol=0, atol=1e-4)
 
@@ -194,7 +191,7 @@ def test_bfloat16_is_as_near_to_float32_as_transformers_own(tmp_path: Path, name
     truth = expected_logits(model, token_ids)
     theirs = expected_logits(model.bfloat16(), token_ids).float()
 
-    ours = logits_of(decoder, token_ids, [LENGTH], backend).float()
+    ours = logits_of(decoder, token_ids, [LENGTH]).float()
 
     assert error(ours, truth) < 1.2 * error(theirs, truth)
 
@@ -213,7 +210,7 @@ def test_integers_are_about_as_near_to_float32_as_bfloat16(
     truth = expected_logits(model, token_ids)
     theirs = expected_logits(model.bfloat16(), token_ids).float()
 
-    ours = logits_of(decoder, token_ids, [LENGTH], "cpu")
+    ours = logits_of(decoder, token_ids, [LENGTH])
 
     assert error(ours, truth) < worse * error(theirs, truth)
 
@@ -226,9 +223,7 @@ def test_kernels_give_the_same_bits_in_any_steps(tmp_path: Path, name: str, form
     decoder = load(Path(tiny.save(tiny.random_model(config), tmp_path)), format_, "cpu")
     token_ids = torch.arange(LENGTH) * 7 % config.vocab_size
 
-    whole, *others = (
-        logits_of(decoder, token_ids, steps, "cpu") for steps in ([LENGTH], [1] * LENGTH, [3, 7, 16, 20, 14])
-    )
+    whole, *others = (logits_of(decoder, token_ids, steps) for steps in ([LENGTH], [1] * LENGTH, [3, 7, 16, 20, 14]))
 
     assert all(torch.equal(whole, other) for other in others)
 

@@ -87,7 +87,7 @@ def test_an_answer_depends_on_its_request_alone(tmp_path: Path, config: Pretrain
         if number >= len(ROUNDS) and seen.everything:
             break
         runner = loaded(limits["block_size"], chance.choice([1, 2]))
-        assert runner.info.rows_are_independent
+        assert runner.info.batch_invariant
         schedule = random_schedule(chance, requests, expected, **limits)
         for found, wanted in play(runner, schedule, requests, expected, seen):
             assert_the_same(found, wanted, str(schedule))
@@ -101,7 +101,7 @@ def test_without_the_flag_rounding_is_all_that_differs(tmp_path: Path, config: P
     runner = load(tiny.save(tiny.random_model(config), tmp_path), attention_backend="reference", num_blocks=256)
     requests = random_requests(chance, vocab_size=101, most_prompt=32, most_output=16)
     expected = alone(runner, requests, block_size=4)
-    assert not runner.info.rows_are_independent
+    assert not runner.info.batch_invariant
 
     for caching in (False, True):
         schedule = random_schedule(chance, requests, expected, block_size=4, tight=True, caching=caching)

@@ -15,34 +15,8 @@
 #include <vector>
 
 #include "simd.h"
+#include "structures.h"
 #include "team.h"
-
-extern "C" {
-
-// Mirrored in engine_svc/kernels/structures.py.
-struct PellucidAttention {
-  int32_t num_heads, num_kv_heads, head_dim, block_size;
-  float scale;
-  float softcap;  // 0: none
-  int32_t is_bfloat16;
-  int32_t num_threads;
-};
-
-// As in engine_svc/attention/interface.py.
-struct PellucidBatch {
-  const int64_t* slot_mapping;
-  const int32_t* query_starts;
-  const int32_t* context_lens;
-  const int32_t* block_tables;
-  int32_t num_tokens, num_sequences, table_stride;
-};
-
-// Rows are `stride` elements apart and hold their heads one after the other.
-struct PellucidRows {
-  void* data;
-  int64_t stride;
-};
-}
 
 namespace pellucid {
 

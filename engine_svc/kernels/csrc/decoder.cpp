@@ -8,48 +8,8 @@
 #include "attention.h"
 #include "matrix.h"
 #include "rows.h"
+#include "structures.h"
 #include "team.h"
-
-extern "C" {
-
-enum PellucidActivation : int32_t { kSilu = 0, kGelu = 1 };
-enum PellucidHeadNorms : int32_t { kNoHeadNorms = 0, kEachHead = 1, kHeadsTogether = 2 };
-
-// All of this is mirrored in engine_svc/kernels/structures.py. Norms are null where there are none.
-struct PellucidLayer {
-  PellucidLinear qkv, out, gate_up, down;
-  const float *before_attention, *after_attention, *before_mlp, *after_mlp, *query_norm, *key_norm;
-  int32_t window;  // 0: none
-  int32_t rope;    // index of a PellucidRope
-};
-
-struct PellucidRope {
-  const float* inverse_frequencies;
-  int32_t num_pairs;
-  float magnitude;
-};
-
-struct PellucidDecoder {
-  PellucidAttention attention;
-  PellucidMatrix embedding;
-  PellucidLinear head;
-  const PellucidLayer* layers;
-  const PellucidRope* ropes;
-  const float* norm;
-  int32_t num_layers, num_ropes, hidden_size, intermediate_size;
-  int32_t format;  // of what is multiplied
-  int32_t activation;
-  int32_t head_norms;
-  float eps, embedding_scale;
-  float logit_softcap;  // 0: none
-};
-
-struct PellucidTokens {
-  const int64_t *input_ids, *positions;
-  const int64_t* rows;  // the tokens whose results are wanted
-  int64_t num_rows;
-};
-}
 
 namespace pellucid {
 namespace {
@@ -97,9 +57,9 @@ class Forward {
     attended_ = arena_.take<T>(num_tokens * padded(q_size_));
     const int num_groups = Rows::num_groups(static_cast<int>(widest));
     data_ = arena_.take<char>(num_tokens * Rows::stride(static_cast<int>(widest)));
-    second_digits_ = arena_.take<char>(num_tokens * int64_t{num_groups} * kGroup);
+    low_ = arena_.take<char>(num_tokens * int64_t{num_groups} * kGroup);
     groups_ = arena_.take<Group>(num_tokens * int64_t{num_groups});
-    two_digits_ = arena_.take<uint64_t>(num_tokens * int64_t{mask_words(num_groups)});
+    decomposed_ = arena_.take<uint64_t>(num_tokens * int64_t{mask_words(num_groups)});
     for (int rope = 0; rope < d_.num_ropes; ++rope) num_angles_ += d_.ropes[rope].num_pairs;
     cos_ = arena_.take<float>(num_tokens * num_angles_);
     sin_ = arena_.take<float>(num_tokens * num_angles_);
@@ -145,7 +105,7 @@ class Forward {
   float* x(int64_t token) const { return x_ + token * d_.hidden_size; }
 
   Activations ready(int size) const {
-    return {data_, Rows::stride(size), second_digits_, groups_, two_digits_, Rows::num_groups(size)};
+    return {data_, Rows::stride(size), low_, groups_, decomposed_, Rows::num_groups(size)};
   }
 
   // Makes `size` numbers of `row`, which has room for padding, ready as row `index` of what is multiplied next.
@@ -153,8 +113,8 @@ class Forward {
     std::fill(row + size, row + padded(size), 0.0f);
     const int64_t stride = Rows::stride(size), num_groups = Rows::num_groups(size);
     Rows::write(row, size,
-                {data_ + index * stride, second_digits_ + index * stride, groups_ + index * num_groups,
-                 two_digits_ + index * mask_words(static_cast<int>(num_groups))});
+                {data_ + index * stride, low_ + index * stride, groups_ + index * num_groups,
+                 decomposed_ + index * mask_words(static_cast<int>(num_groups))});
   }
 
   void write_normed(int64_t token, const float* weight, float* row, int64_t index) const {
@@ -290,9 +250,9 @@ class Forward {
   int64_t wide_;
   float *x_, *branch_, *projected_, *cos_, *sin_;
   T *query_, *key_, *value_, *attended_;
-  char *data_, *second_digits_;
+  char *data_, *low_;
   Group* groups_;
-  uint64_t* two_digits_;
+  uint64_t* decomposed_;
 };
 
 template <typename Use>
@@ -307,7 +267,7 @@ auto with_types(const PellucidDecoder& decoder, int num_tokens, char* memory, co
       return use(forward);
     }
     case kInt8: {
-      Forward<Bfloat16, IntegerRows<kThatStandOut>> forward(decoder, num_tokens, memory);
+      Forward<Bfloat16, IntegerRows<kOutliers>> forward(decoder, num_tokens, memory);
       return use(forward);
     }
     default: {

@@ -13,28 +13,8 @@
 #include <algorithm>
 
 #include "simd.h"
+#include "structures.h"
 #include "team.h"
-
-extern "C" {
-
-// kInt16 is for activations only: all of their groups have two digits, not just those that stand out.
-enum PellucidFormat : int32_t { kFloat32 = 0, kBfloat16 = 1, kInt8 = 2, kInt4 = 3, kInt16 = 4 };
-
-// Mirrored in engine_svc/kernels/structures.py.
-struct PellucidMatrix {
-  const void* panels;
-  const float* bias;  // null: none
-  int32_t outputs, inputs;
-  int32_t format;
-  int32_t panel_bytes;
-};
-
-// Several matrices for the same input; their outputs lie side by side.
-struct PellucidLinear {
-  PellucidMatrix parts[3];
-  int32_t num_parts;
-};
-}
 
 namespace pellucid {
 
@@ -48,19 +28,20 @@ constexpr int mask_words(int num_groups) { return divide_up(num_groups, 64); }
 
 // What the integers of a group of a row are multiplied by, and what zero points and minima of weights take from it.
 struct Group {
-  float scale;         // of the first digits; of the second ones, 2^7 times less
+  float scale;         // of the high parts; of the low ones, 2^7 times less
   float sum;           // of the row's numbers as they are after rounding
-  int32_t offsets[2];  // for each digit, -128 times the sum of the integers
+  int32_t offsets[2];  // for each part, -128 times the sum of the integers
 };
 
-// Rows ready to be multiplied. `stride` counts bytes. The rest is for integers: `groups` [rows][num_groups], `two_digits`
-// [rows][mask_words(num_groups)] a bit for each group; second digits lie as the first ones do, zeros where a group has none.
+// Rows ready to be multiplied. `stride` counts bytes. The rest is for integers: `groups` [rows][num_groups], `decomposed`
+// [rows][mask_words(num_groups)] a bit for each group with a low part; low parts lie as `data` does, zeros where there are
+// none.
 struct Activations {
   const char* data;
   int64_t stride;
-  const char* second_digits;
+  const char* low;
   const Group* groups;
-  const uint64_t* two_digits;
+  const uint64_t* decomposed;
   int num_groups;
 };
 
@@ -139,23 +120,23 @@ struct IntegerFormat {
   static void add(const PellucidMatrix& matrix, const char* panels, const Activations& x, int row,
                   Floats (*sums)[kNumPanels]) {
     for (int group = 0; group < x.num_groups; ++group) {
-      add_digits<0, kNumRows, kNumPanels>(matrix, panels, x, row, group, sums);
+      add_parts<0, kNumRows, kNumPanels>(matrix, panels, x, row, group, sums);
       if constexpr (kFourBits) add_minima<kNumRows, kNumPanels>(matrix, panels, x, row, group, sums);
     }
-    // Where one row of the tile has second digits, the others add zeros, which change nothing.
+    // Where one row of the tile has low parts, the others add zeros, which change nothing.
     const int num_words = mask_words(x.num_groups);
     for (int word = 0; word < num_words; ++word) {
       uint64_t mask = 0;
-      for (int i = 0; i < kNumRows; ++i) mask |= x.two_digits[int64_t{row + i} * num_words + word];
+      for (int i = 0; i < kNumRows; ++i) mask |= x.decomposed[int64_t{row + i} * num_words + word];
       for (; mask != 0; mask &= mask - 1) {
-        add_digits<1, kNumRows, kNumPanels>(matrix, panels, x, row, word * 64 + __builtin_ctzll(mask), sums);
+        add_parts<1, kNumRows, kNumPanels>(matrix, panels, x, row, word * 64 + __builtin_ctzll(mask), sums);
       }
     }
   }
 
  private:
-  template <int kDigit, int kNumRows, int kNumPanels>
-  static void add_digits(const PellucidMatrix& matrix, const char* panels, const Activations& x, int row, int group,
+  template <int kPart, int kNumRows, int kNumPanels>
+  static void add_parts(const PellucidMatrix& matrix, const char* panels, const Activations& x, int row, int group,
                          Floats (*sums)[kNumPanels]) {
     const Group* of_rows = x.groups + int64_t{row} * x.num_groups + group;
     Ints products[kNumRows][kNumPanels];
@@ -163,18 +144,18 @@ struct IntegerFormat {
     for (int i = 0; i < kNumRows; ++i) {
       PELLUCID_UNROLL
       for (int panel = 0; panel < kNumPanels; ++panel) {
-        products[i][panel] = kFourBits ? Ints{} : splat(of_rows[int64_t{i} * x.num_groups].offsets[kDigit]);
+        products[i][panel] = kFourBits ? Ints{} : splat(of_rows[int64_t{i} * x.num_groups].offsets[kPart]);
       }
     }
-    const char* digits = (kDigit == 0 ? x.data : x.second_digits) + row * x.stride + group * kGroup;
+    const char* parts = (kPart == 0 ? x.data : x.low) + row * x.stride + group * kGroup;
     const char* words = panels + group * kGroupVectors * int64_t{sizeof(Words)};
-    multiply<kNumRows, kNumPanels>(matrix, words, digits, x.stride, products);
+    multiply<kNumRows, kNumPanels>(matrix, words, parts, x.stride, products);
     PELLUCID_UNROLL
     for (int panel = 0; panel < kNumPanels; ++panel) {
       const Floats scale = numbers(matrix, panels, x, kScale, group, panel);
       PELLUCID_UNROLL
       for (int i = 0; i < kNumRows; ++i) {
-        const float of_row = of_rows[int64_t{i} * x.num_groups].scale * (kDigit == 0 ? 1.0f : 0x1p-7f);
+        const float of_row = of_rows[int64_t{i} * x.num_groups].scale * (kPart == 0 ? 1.0f : 0x1p-7f);
         sums[i][panel] = fma(__builtin_convertvector(products[i][panel], Floats) * of_row, scale, sums[i][panel]);
       }
     }
@@ -200,7 +181,7 @@ struct IntegerFormat {
   }
 
   template <int kNumRows, int kNumPanels>
-  static void multiply(const PellucidMatrix& matrix, const char* words, const char* digits, int64_t stride,
+  static void multiply(const PellucidMatrix& matrix, const char* words, const char* parts, int64_t stride,
                        Ints (*products)[kNumPanels]) {
     const int64_t next_tile = int64_t{kNumPanels} * matrix.panel_bytes;
     PELLUCID_UNROLL
@@ -213,7 +194,7 @@ struct IntegerFormat {
         PELLUCID_UNROLL
         for (int i = 0; i < kNumRows; ++i) {
           Ints& sum = products[i][panel];
-          const char* of_row = digits + i * stride;
+          const char* of_row = parts + i * stride;
           if constexpr (kFourBits) {
             sum = add_products(sum, weights & 0x0f0f0f0f, load<uint32_t>(of_row + vector * 8));
             sum = add_products(sum, (weights >> 4) & 0x0f0f0f0f, load<uint32_t>(of_row + vector * 8 + 4));

@@ -53,9 +53,9 @@ void gate(const float* gates, const float* up, int size, float* out, Activation 
 // Where a row lies that is ready to be multiplied: its parts of `Activations`.
 struct ReadyRow {
   char* data;
-  char* second_digits;
+  char* low;
   Group* groups;
-  uint64_t* two_digits;
+  uint64_t* decomposed;
 };
 
 // Rows of floats of a model's own type.
@@ -73,14 +73,14 @@ struct FloatRows {
   }
 };
 
-// Which groups of a row get a second digit.
-enum TwoDigits { kThatStandOut, kAll };
+// Which groups of a row are decomposed into high and low parts.
+enum Decomposed { kOutliers, kAll };
 
 // Rows of integers of 8 bits, each group of 32 divided by its largest number / 127. Some channels of a model are many
 // times as large as the others, and what is rounded away in their groups is most of what a row loses. So a group whose
-// largest number, squared, is above twice the mean over the row's groups gets second digits for what the first ones
-// leave. (Outliers apart from the rest: LLM.int8(), Dettmers et al. 2022.)
-template <TwoDigits kWhich>
+// largest number, squared, is above twice the mean over the row's groups is an outlier group: low parts hold what the high
+// ones leave. (Outliers apart from the rest: LLM.int8(), Dettmers et al. 2022.)
+template <Decomposed kWhich>
 struct IntegerRows {
   static constexpr bool kTakesAttention = false;
 
@@ -95,11 +95,11 @@ struct IntegerRows {
       squares += to.groups[i].scale * to.groups[i].scale;
     }
     const float threshold = 2.0f * squares / static_cast<float>(count);
-    std::fill_n(to.two_digits, mask_words(count), uint64_t{0});
+    std::fill_n(to.decomposed, mask_words(count), uint64_t{0});
     for (int i = 0; i < count; ++i) {
-      const bool two_digits = kWhich == kAll || to.groups[i].scale * to.groups[i].scale > threshold;
-      to.two_digits[i / 64] |= uint64_t{two_digits} << (i % 64);
-      write_group(x + i * kGroup, two_digits, to.data + i * kGroup, to.second_digits + i * kGroup, to.groups[i]);
+      const bool decomposed = kWhich == kAll || to.groups[i].scale * to.groups[i].scale > threshold;
+      to.decomposed[i / 64] |= uint64_t{decomposed} << (i % 64);
+      write_group(x + i * kGroup, decomposed, to.data + i * kGroup, to.low + i * kGroup, to.groups[i]);
     }
   }
 
@@ -119,25 +119,25 @@ struct IntegerRows {
     return reduce(most, Max()) + reduce(poison, Sum());
   }
 
-  // A number is `scale` times its first digit + 2^-7 of its second one. Groups too small for a scale become zeros, and
+  // A number is `scale` times its high part + 2^-7 of its low one. Groups too small for a scale become zeros, and
   // where the scale is NaN, zeros stay NaN.
-  static void write_group(const float* x, bool two_digits, char* firsts, char* seconds, Group& group) {
+  static void write_group(const float* x, bool decomposed, char* highs, char* lows, Group& group) {
     const bool has_scale = group.scale > 0x1p-100f;
-    const float inverse = has_scale ? (two_digits ? 0x1p7f : 1.0f) / group.scale : 0.0f;
+    const float inverse = has_scale ? (decomposed ? 0x1p7f : 1.0f) / group.scale : 0.0f;
     Ints sums[2] = {};
     for (int i = 0; i < kVectors; ++i) {
       const Ints integers = has_scale ? rounded(load<Floats>(x + i * kLanes) * inverse) : Ints{};
-      const Ints first = two_digits ? (integers + 64) >> 7 : integers;
-      const Ints second = two_digits ? integers - (first << 7) : Ints{};
-      store(firsts + i * kLanes, __builtin_convertvector(first, Bytes));
-      store(seconds + i * kLanes, __builtin_convertvector(second, Bytes));
-      sums[0] += first;
-      sums[1] += second;
+      const Ints high = decomposed ? (integers + 64) >> 7 : integers;
+      const Ints low = decomposed ? integers - (high << 7) : Ints{};
+      store(highs + i * kLanes, __builtin_convertvector(high, Bytes));
+      store(lows + i * kLanes, __builtin_convertvector(low, Bytes));
+      sums[0] += high;
+      sums[1] += low;
     }
-    const int32_t first = total(sums[0]), second = total(sums[1]);
-    group.sum = group.scale * (static_cast<float>(first) + static_cast<float>(second) * 0x1p-7f);
-    group.offsets[0] = -128 * first;
-    group.offsets[1] = -128 * second;
+    const int32_t high = total(sums[0]), low = total(sums[1]);
+    group.sum = group.scale * (static_cast<float>(high) + static_cast<float>(low) * 0x1p-7f);
+    group.offsets[0] = -128 * high;
+    group.offsets[1] = -128 * low;
   }
 
   static Ints rounded(Floats x) {

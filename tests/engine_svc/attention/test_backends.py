@@ -13,6 +13,7 @@ from engine_svc.attention.cpu import CpuAttention
 from engine_svc.attention.interface import AttentionBackend, AttentionConfig
 from engine_svc.attention.reference import ReferenceAttention
 from engine_svc.kernels.library import Kernels, load_kernels
+from engine_svc.kernels.structures import StructureMismatch
 from engine_svc.weights.errors import ModelLoadError
 from tests.engine_svc.attention.paged import config
 
@@ -78,3 +79,14 @@ def test_heads_that_do_not_fill_the_words_of_the_cache_are_not_for_the_kernel(ke
     with pytest.raises(ModelLoadError, match="cpu cannot compute this model: heads of 7 numbers"):
         create("cpu", odd)
     assert isinstance(create("cpu", config(head_dim=7)), CpuAttention)
+
+
+def test_kernels_of_another_version_are_refused_even_if_nobody_asked_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    def mismatched() -> Kernels:
+        raise StructureMismatch("the compiled kernels do not match")
+
+    monkeypatch.setattr(backends, "load_kernels", mismatched)
+
+    for name in ("auto", "cpu"):
+        with pytest.raises(ModelLoadError, match=r"do not match\. They are built by python -m engine_svc\.kernels"):
+            find_kernels(name)

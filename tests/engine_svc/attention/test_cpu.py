@@ -29,7 +29,7 @@ def new_backend(
 ) -> CpuAttention:
     """A backend whose cache is full of what nobody may ever see."""
     backend = CpuAttention(config, kernels, num_blocks=num_blocks, block_size=block_size)
-    backend.cache.fill_(torch.nan)
+    backend.cache.data.fill_(torch.nan)
     return backend
 
 
@@ -221,4 +221,4 @@ def test_the_size_of_a_token_in_the_cache(kernels: Kernels, block_size: int, ext
     shape = config(kv_heads=2, head_dim=64, dtype=torch.bfloat16)
     backend = CpuAttention(shape, kernels, num_blocks=5, block_size=block_size)
 
-    assert 2 * backend.cache.nbytes == 5 * (2 * block_size + extra) * shape.kv_bytes_per_token
+    assert 2 * backend.cache.data.nbytes == 5 * (2 * block_size + extra) * shape.kv_bytes_per_token

@@ -14,11 +14,9 @@ from engine_svc.attention.reference import ReferenceAttention
 from tests.engine_svc.attention.paged import BLOCK_SIZE, NUM_BLOCKS, History, attend, config, histories
 
 
-def new_backend(config: AttentionConfig, *, independent_rows: bool = False) -> ReferenceAttention:
+def new_backend(config: AttentionConfig, *, batch_invariant: bool = False) -> ReferenceAttention:
     """A backend whose cache is full of what nobody may ever see."""
-    backend = ReferenceAttention(
-        config, num_blocks=NUM_BLOCKS, block_size=BLOCK_SIZE, independent_rows=independent_rows
-    )
+    backend = ReferenceAttention(config, num_blocks=NUM_BLOCKS, block_size=BLOCK_SIZE, batch_invariant=batch_invariant)
     for cache in backend.cache:
         cache.fill_(torch.nan)
     return backend
@@ -33,7 +31,7 @@ def new_backend(config: AttentionConfig, *, independent_rows: bool = False) -> R
     window=st.sampled_from([None, 1, 3, 5, 100]),
     scale=st.sampled_from([None, 1.0]),
     softcap=st.sampled_from([None, 1.5]),
-    independent_rows=st.booleans(),
+    batch_invariant=st.booleans(),
 )
 def test_any_cut_into_steps_gives_plain_causal_attention(
     lengths: list[int],
@@ -43,11 +41,11 @@ def test_any_cut_into_steps_gives_plain_causal_attention(
     window: int | None,
     scale: float | None,
     softcap: float | None,
-    independent_rows: bool,
+    batch_invariant: bool,
 ) -> None:
     shape = config(2 * group, 2, head_dim, window, scale=scale, softcap=softcap)
     sequences = histories(shape, lengths)
-    backend = new_backend(shape, independent_rows=independent_rows)
+    backend = new_backend(shape, batch_invariant=batch_invariant)
     sizes = cycle(chunks)
     computed = [0] * len(sequences)
 
@@ -75,7 +73,7 @@ def test_long_runs_are_cut_without_a_trace(window: int | None) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("softcap", [None, 1.5])
-def test_independent_rows_are_the_same_in_any_step_on_any_number_of_threads(
+def test_batch_invariant_are_the_same_in_any_step_on_any_number_of_threads(
     dtype: torch.dtype, softcap: float | None
 ) -> None:
     shape = config(6, 2, 80, window=70, dtype=dtype, softcap=softcap)
@@ -84,7 +82,7 @@ def test_independent_rows_are_the_same_in_any_step_on_any_number_of_threads(
 
     def attended(num_threads: int, *steps: list[tuple[History, int, int]]) -> torch.Tensor:
         torch.set_num_threads(num_threads)
-        backend = new_backend(shape, independent_rows=True)
+        backend = new_backend(shape, batch_invariant=True)
         return torch.cat([attend(backend, runs)[-1] for runs in steps])
 
     try:

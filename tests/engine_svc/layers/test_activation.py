@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers.activations import ACT2FN
 
-from engine_svc.layers.activation import ACTIVATIONS, INDEPENDENT_ACTIVATIONS
+from engine_svc.layers.activation import ACTIVATIONS, BATCH_INVARIANT_ACTIVATIONS
 
 
 @pytest.mark.parametrize("name", sorted(ACTIVATIONS))
@@ -24,23 +24,23 @@ def _threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def test_the_independent_ones_go_by_the_same_names() -> None:
-    assert INDEPENDENT_ACTIVATIONS.keys() == ACTIVATIONS.keys()
+def test_the_batch_invariant_ones_go_by_the_same_names() -> None:
+    assert BATCH_INVARIANT_ACTIVATIONS.keys() == ACTIVATIONS.keys()
 
 
-@pytest.mark.parametrize("name", sorted(INDEPENDENT_ACTIVATIONS))
+@pytest.mark.parametrize("name", sorted(BATCH_INVARIANT_ACTIVATIONS))
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_the_independent_ones_differ_by_rounding_at_most(name: str, dtype: torch.dtype) -> None:
+def test_the_batch_invariant_ones_differ_by_rounding_at_most(name: str, dtype: torch.dtype) -> None:
     x = torch.cat((torch.linspace(-9, 9, 101), torch.tensor([-1e30, -200.0, -0.0, 0.0, 200.0, 1e30]))).to(dtype)
 
-    torch.testing.assert_close(INDEPENDENT_ACTIVATIONS[name](x), ACTIVATIONS[name](x))
+    torch.testing.assert_close(BATCH_INVARIANT_ACTIVATIONS[name](x), ACTIVATIONS[name](x))
 
 
 @pytest.mark.usefixtures("_threads")
-@pytest.mark.parametrize("name", sorted(INDEPENDENT_ACTIVATIONS))
+@pytest.mark.parametrize("name", sorted(BATCH_INVARIANT_ACTIVATIONS))
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_number_does_not_feel_its_place(name: str, dtype: torch.dtype) -> None:
-    function = INDEPENDENT_ACTIVATIONS[name]
+    function = BATCH_INVARIANT_ACTIVATIONS[name]
     x = (torch.randn(70_001, generator=torch.Generator().manual_seed(0)) * 4).to(dtype)
     alone = torch.cat([function(number[None]) for number in x[:2000]])
 

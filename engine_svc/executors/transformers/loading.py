@@ -1,0 +1,133 @@
+"""Models without a native family: those that transformers can compute with our attention in place of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PretrainedConfig, PreTrainedModel
+from transformers.utils import logging
+
+from engine_svc.attention.backends import create_backend
+from engine_svc.executors.interface import ExecutorInfo
+from engine_svc.executors.load_request import LoadRequest
+from engine_svc.executors.transformers.attention import PAGED
+from engine_svc.executors.transformers.checks import find_class, longest_sequence, read_config
+from engine_svc.executors.transformers.executor import TransformersExecutor
+from engine_svc.executors.transformers.model import TransformersModel
+from engine_svc.executors.transformers.proof import check, own_logits, random_sequences
+from engine_svc.executors.transformers.survey import SURVEY, survey_attention
+from engine_svc.models.config import RawConfig
+from engine_svc.models.precision import DTYPES, resolve_format
+from engine_svc.models.registry import reason_against_native
+from engine_svc.weights.errors import ModelLoadError
+from engine_svc.weights.loading import listed
+
+
+def load_transformers(request: LoadRequest) -> TransformersExecutor:
+    """See ``engine_svc.executors.loading.load_executor``. Needs a Hugging Face folder, of which no code is run."""
+    folder = _check(request)
+    try:
+        model, info = _load_proven(request, folder)
+    except ModelLoadError as error:
+        raise _with_reason(error, request) from error
+    backend = create_backend(
+        request.attention_backend,
+        model.attention_config,
+        request.kernels,
+        num_blocks=info.cache.num_blocks,
+        block_size=info.cache.block_size,
+    )
+    return TransformersExecutor(model, backend, info)
+
+
+def _check(request: LoadRequest) -> Path:
+    """Raises ``ModelLoadError`` for what transformers' models cannot do, whichever it is."""
+    if request.folder is None:
+        raise ModelLoadError("executor transformers reads folders of Hugging Face, not GGUF files")
+    if request.quantization not in ("auto", "none"):
+        reason = reason_against_native(request.checkpoint.config) or "this one is computed by transformers"
+        raise ModelLoadError(f"quantization {request.quantization} is for native families: {reason}")
+    if request.deterministic:
+        raise ModelLoadError("deterministic is for native families only, and this model's code is transformers'")
+    return request.folder
+
+
+def _with_reason(error: ModelLoadError, request: LoadRequest) -> ModelLoadError:
+    """Says as well why no native family serves the model."""
+    reason = reason_against_native(request.checkpoint.config)
+    return error if reason is None else ModelLoadError(f"{error}. Nor is it native: {reason}")
+
+
+def _load_proven(request: LoadRequest, folder: Path) -> tuple[TransformersModel, ExecutorInfo]:
+    _log_with_ours()
+    config = read_config(folder, RawConfig(request.checkpoint.config))
+    model_class = find_class(config)
+    longest = longest_sequence(config)
+    format_ = resolve_format(request.dtype, "none", request.checkpoint, None)
+    theirs = _load(model_class, folder, config, DTYPES[format_])
+    with _refused_by_name(model_class), torch.inference_mode():
+        model = TransformersModel(theirs, survey_attention(theirs, config, longest))
+        _prove(model, config.vocab_size)
+    attention = model.attention_config
+    cache = request.cache.layout(attention.dtype, attention.kv_bytes_per_token)
+    return model, ExecutorInfo(config.model_type, format_.name.lower(), config.vocab_size, longest, cache)
+
+
+def _prove(model: TransformersModel, vocab_size: int) -> None:
+    """Leaves the model with the attention that it is served with."""
+    sequences = random_sequences(vocab_size)
+    model.model.set_attn_implementation("eager")
+    expected = own_logits(model.model, sequences)
+    model.model.set_attn_implementation(PAGED)
+    if expected.shape[-1] != vocab_size:
+        raise ModelLoadError(f"it has logits for {expected.shape[-1]} tokens, but config says vocab_size {vocab_size}")
+    check(model, sequences, expected)
+
+
+def _load(
+    model_class: type[PreTrainedModel], folder: Path, config: PretrainedConfig, dtype: torch.dtype
+) -> PreTrainedModel:
+    """Raises ``ModelLoadError`` if the weights are not exactly those that the model has."""
+    try:
+        loaded: Any = model_class.from_pretrained(
+            folder,
+            config=config,
+            dtype=dtype,
+            attn_implementation=SURVEY,
+            local_files_only=True,
+            trust_remote_code=False,
+            use_safetensors=True,
+            output_loading_info=True,
+        )
+    except Exception as error:  # transformers lets through whatever its parts raise.
+        raise ModelLoadError(f"{folder} cannot be loaded by transformers: {error}") from error
+    model: PreTrainedModel = loaded[0]
+    found: dict[str, set[str]] = loaded[1]
+    for reason, names in (("lacks", found["missing_keys"]), ("has unknown", found["unexpected_keys"])):
+        if names:
+            raise ModelLoadError(f"{folder} {reason} {listed(sorted(names))}")
+    return model
+
+
+@contextmanager
+def _refused_by_name(model_class: type[PreTrainedModel]) -> Iterator[None]:
+    """Whatever is raised within is a reason why the model cannot be served."""
+    try:
+        yield
+    except ModelLoadError as error:
+        raise ModelLoadError(f"{model_class.__name__} is not supported: {error}") from error
+    except Exception as error:  # a model's code, run in a way that it may not expect
+        raise ModelLoadError(
+            f"{model_class.__name__} is not supported: it does not run on a paged cache: {error}"
+        ) from error
+
+
+def _log_with_ours() -> None:
+    """Let what transformers logs go where our logs go, in their form."""
+    logging.disable_default_handler()
+    logging.enable_propagation()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]

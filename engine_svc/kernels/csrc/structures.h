@@ -1,0 +1,93 @@
+// What Python hands over. Mirrored in engine_svc/kernels/structures.py; structures.cpp reports the layout, and both are
+// compared when the library is loaded.
+
+#pragma once
+
+#include <cstdint>
+
+extern "C" {
+
+struct PellucidAttention {
+  int32_t num_heads, num_kv_heads, head_dim, block_size;
+  float scale;
+  float softcap;  // 0: none
+  int32_t is_bfloat16;
+  int32_t num_threads;
+};
+
+// As in engine_svc/attention/interface.py.
+struct PellucidBatch {
+  const int64_t* slot_mapping;
+  const int32_t* query_starts;
+  const int32_t* context_lens;
+  const int32_t* block_tables;
+  int32_t num_tokens, num_sequences, table_stride;
+};
+
+// Rows are `stride` elements apart and hold their heads one after the other.
+struct PellucidRows {
+  void* data;
+  int64_t stride;
+};
+
+// kInt16 is for activations only: all of their groups have a high and a low part, not just the outliers.
+enum PellucidFormat : int32_t { kFloat32 = 0, kBfloat16 = 1, kInt8 = 2, kInt4 = 3, kInt16 = 4 };
+
+struct PellucidMatrix {
+  const void* panels;
+  const float* bias;  // null: none
+  int32_t outputs, inputs;
+  int32_t format;
+  int32_t panel_bytes;
+};
+
+// Several matrices for the same input; their outputs lie side by side.
+struct PellucidLinear {
+  PellucidMatrix parts[3];
+  int32_t num_parts;
+};
+
+enum PellucidActivation : int32_t { kSilu = 0, kGelu = 1 };
+enum PellucidHeadNorms : int32_t { kNoHeadNorms = 0, kEachHead = 1, kHeadsTogether = 2 };
+
+// Norms are null where there are none.
+struct PellucidLayer {
+  PellucidLinear qkv, out, gate_up, down;
+  const float *before_attention, *after_attention, *before_mlp, *after_mlp, *query_norm, *key_norm;
+  int32_t window;  // 0: none
+  int32_t rope;    // index of a PellucidRope
+};
+
+struct PellucidRope {
+  const float* inverse_frequencies;
+  int32_t num_pairs;
+  float magnitude;
+};
+
+struct PellucidDecoder {
+  PellucidAttention attention;
+  PellucidMatrix embedding;
+  PellucidLinear head;
+  const PellucidLayer* layers;
+  const PellucidRope* ropes;
+  const float* norm;
+  int32_t num_layers, num_ropes, hidden_size, intermediate_size;
+  int32_t format;  // of what is multiplied
+  int32_t activation;
+  int32_t head_norms;
+  float eps, embedding_scale;
+  float logit_softcap;  // 0: none
+};
+
+struct PellucidTokens {
+  const int64_t *input_ids, *positions;
+  const int64_t* rows;  // the tokens whose results are wanted
+  int64_t num_rows;
+};
+
+// A field of a structure, or with an empty name the whole structure. The last one has no structure.
+struct PellucidField {
+  const char *structure, *name;
+  int64_t offset, size;
+};
+}

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import PretrainedConfig
+
+from engine_svc.attention.interface import AttentionStep
+from engine_svc.executors.transformers.attention import PAGED
+from engine_svc.executors.transformers.model import TransformersModel
+from engine_svc.executors.transformers.proof import check, own_logits, random_sequences
+from engine_svc.executors.transformers.survey import SURVEY, survey_attention
+from engine_svc.weights.errors import ModelLoadError
+from tests.engine_svc import foreign, tiny
+
+
+def unproven(config: PretrainedConfig, dtype: torch.dtype) -> tuple[TransformersModel, list[Tensor], Tensor]:
+    """A model that is not proven yet, and what to prove it with."""
+    model = tiny.random_model(config).to(dtype)
+    sequences = random_sequences(config.vocab_size)
+    expected = own_logits(model, sequences)
+    model.set_attn_implementation(SURVEY)
+    attention = survey_attention(model, config, 128)
+    model.set_attn_implementation(PAGED)
+    return TransformersModel(model, attention), sequences, expected
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", ["gpt_neox", "vaultgemma", "starcoder2"])
+@torch.inference_mode()
+def test_a_model_that_does_as_it_says(name: str, dtype: torch.dtype) -> None:
+    check(*unproven(foreign.FAMILIES[name], dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("changes", [{"scale": 3.0}, {"windows": (2, 2)}, {"softcap": 0.5}, {"windows": (None, 3)}])
+@torch.inference_mode()
+def test_attention_that_is_not_the_models(dtype: torch.dtype, changes: dict[str, Any]) -> None:
+    model, sequences, expected = unproven(foreign.gpt_neox(), dtype)
+    model.attention_config = replace(model.attention_config, **changes)
+
+    with pytest.raises(ModelLoadError, match=r"on the paged cache its logits differ from its own by \d"):
+        check(model, sequences, expected)
+
+
+class WithState:
+    """A model that also looks at the token before, as a convolution does."""
+
+    def __init__(self, model: TransformersModel) -> None:
+        self.model = model
+        self.dtype = model.dtype
+        self.attention_config = model.attention_config
+
+    def __call__(self, input_ids: Tensor, positions: Tensor, attention: AttentionStep, rows: Tensor) -> Tensor:
+        logits = self.model(input_ids, positions, attention, rows)
+        return logits + 0.3 * logits.roll(1, 0)
+
+
+@torch.inference_mode()
+def test_tokens_that_meet_outside_of_attention() -> None:
+    model, sequences, _ = unproven(foreign.gpt_neox(), torch.float32)
+    model.model.set_attn_implementation("eager")
+    alone = own_logits(model.model, sequences)
+    model.model.set_attn_implementation(PAGED)
+
+    with pytest.raises(ModelLoadError, match="logits differ"):
+        check(WithState(model), sequences, alone)
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+@torch.inference_mode()
+def test_logits_that_are_no_numbers(value: float) -> None:
+    model, sequences, expected = unproven(foreign.gpt_neox(), torch.float32)
+
+    with pytest.raises(ModelLoadError, match="logits differ"):
+        check(model, sequences, torch.full_like(expected, value))
