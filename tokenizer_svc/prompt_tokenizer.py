@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from tokenizers import AddedToken, Tokenizer
 
+from modelfiles.tokenizer import LoadedTokenizer
 from svclib.config import SettingsError
 from svclib.errors import InvalidRequest, Unsupported
 from tokenizer_svc import formats
@@ -19,7 +20,6 @@ from tokenizer_svc.control_tokens import control_spellings
 from tokenizer_svc.conversation import Conversation
 from tokenizer_svc.encoder import Encoder
 from tokenizer_svc.limits import LimitExceeded
-from tokenizer_svc.loading import LoadedTokenizer
 from tokenizer_svc.prompt_length import PromptLength
 from tokenizer_svc.reasoning import ReasoningState
 from tokenizer_svc.template import Template, TemplateFault

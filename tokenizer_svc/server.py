@@ -10,11 +10,13 @@ import grpc
 import structlog
 from prometheus_client import CollectorRegistry
 
+from modelfiles.errors import ModelFileError
+from modelfiles.tokenizer import load_tokenizer
 from protos.v1 import tokenizer_pb2, tokenizer_pb2_grpc
+from svclib.config import SettingsError
 from svclib.server import Health
 from tokenizer_svc.config import TokenizerSettings
 from tokenizer_svc.limits import Limits
-from tokenizer_svc.loading import load
 from tokenizer_svc.metrics import TokenizerMetrics
 from tokenizer_svc.pool import Pool
 from tokenizer_svc.prompt_tokenizer import PromptTokenizer
@@ -75,7 +77,11 @@ class TokenizerService:
 
 
 def _load(settings: TokenizerSettings, renderer: Renderer) -> PromptTokenizer:
-    return PromptTokenizer(load(settings.source, settings.chat_template), renderer.template)
+    try:
+        loaded = load_tokenizer(settings.source, settings.chat_template)
+    except ModelFileError as error:
+        raise SettingsError(str(error)) from error
+    return PromptTokenizer(loaded, renderer.template)
 
 
 def _limits(settings: TokenizerSettings) -> Limits:
