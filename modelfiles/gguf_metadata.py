@@ -46,7 +46,7 @@ def read_metadata(path: Path, keys: Collection[str], *, prefixes: tuple[str, ...
 
 @contextmanager
 def open_gguf(path: Path) -> Iterator[GgufReader]:
-    """A reader at the begin of a file. What it finds damaged is raised as ``GgufError``."""
+    """A reader at the start of a file. What it finds damaged is raised as ``GgufError``."""
     check_not_pointer(path)
     with path.open("rb") as file:
         if path.stat().st_size < _SMALLEST or file.read(len(_MAGIC)) != _MAGIC:

@@ -30,7 +30,7 @@ def named_tokens(config: Mapping[str, Any], special_tokens_map: Mapping[str, Any
 
 
 def named_ids(vocabulary: Mapping[int, str], added: Mapping[int, str], named: Sequence[str]) -> dict[int, str]:
-    """The ids of named tokens. Those that have none are appended: behind the last added token, or the vocabulary."""
+    """The ids of named tokens. Those that have none are appended: after the last added token, or the vocabulary."""
     wanted = frozenset(named)
     ids = {token: token_id for tokens in (vocabulary, added) for token_id, token in tokens.items() if token in wanted}
     last, size = max(added, default=-1), len(vocabulary)

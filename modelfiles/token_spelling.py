@@ -62,7 +62,7 @@ def spelling_of(description: dict[str, Any]) -> Spelling:
 def _word_spelling(steps: list[dict[str, Any]]) -> Spelling:
     """Of tokens that are words with marks in them. What comes after ``Fuse`` is done to the whole text.
 
-    A byte token is its byte, whatever the steps behind ``ByteFallback`` would make of characters put together of bytes.
+    A byte token is its byte, whatever the steps after ``ByteFallback`` would make of characters put together of bytes.
     """
     fused = next((n for n, step in enumerate(steps) if step.get("type") == "Fuse"), len(steps))
     if unknown := next((step for step in steps if step.get("type") not in WORD_STEPS), None):

@@ -43,7 +43,7 @@ class TokenTable:
     unused: frozenset[int] = frozenset()
     """Tokens that the file says are never written."""
     first: Mapping[int, bytes] = field(default_factory=dict)
-    """Bytes of those tokens that are others at the begin of a text."""
+    """Bytes of those tokens that are others at the start of a text."""
     text_steps: tuple[TextStep, ...] = ()
     """What is done to the text of all tokens together."""
     has_spaces: bool = True

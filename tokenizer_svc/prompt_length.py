@@ -29,7 +29,7 @@ _SPLITTING: Final = frozenset({"Split", "Punctuation"})
 
 
 class PromptLength:
-    """Knows the most bytes of text that a token of one vocabulary stands for, if there is such a number."""
+    """Knows how many bytes of text a token of one vocabulary stands for at most, if there is such a number."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._widest = widest_token(tokenizer)

@@ -158,7 +158,7 @@ class PromptTokenizer:
 def _goes_on(spelling: str, tokenizer: Tokenizer) -> bool:
     """Whether a turn goes on after this token: a tag around calls, or harmony's end of one message of a turn.
 
-    That harmony is spoken is seen from its tokens, as llama.cpp does.
+    Harmony is recognised by its tokens, as llama.cpp does.
     """
     if spelling == "<|end|>":
         return all(tokenizer.token_to_id(other) is not None for other in ("<|return|>", "<|call|>"))

@@ -121,7 +121,7 @@ class _Tensor:
 
 
 def hugging_face_name(name: str, architecture: Architecture) -> str:
-    """The name of a tensor in a Hugging Face checkpoint; a name nobody knows stays as it is."""
+    """The name of a tensor in a Hugging Face checkpoint; an unknown name stays as it is."""
     layer = _LAYER.fullmatch(name)
     prefix, rest = (f"model.layers.{layer[1]}.", layer[2]) if layer else ("", name)
     stem, dot, kind = rest.rpartition(".")
