@@ -35,7 +35,7 @@ class FormatSpec:
     skip_special_tokens: bool = True
     min_tokens: int = 0
     named_function: str = ""
-    calls_behind_thinking: bool = False
+    calls_after_reasoning: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Formatter:
         check_stop_strings(spec.stop)
         context = replace(context or ParserContext(), reasoning_state=spec.reasoning_state, tools=spec.tools)
         thinking, calls = make_parsers(
-            spec.reasoning_parser, spec.tool_parser, context, calls_in_thinking=not spec.calls_behind_thinking
+            spec.reasoning_parser, spec.tool_parser, context, calls_in_thinking=not spec.calls_after_reasoning
         )
         self._positions = TokenPositions() if spec.stop or spec.reasoning_parser else None
         markers = Chain([*([thinking] if thinking else []), *calls]).markers
@@ -122,7 +122,7 @@ class Formatter:
         return self._decoder.feed(text_ids) + self._decoder.finish()
 
     def _count(self, num_tokens: int) -> int:
-        """How many tokens belong to the choice: from those behind a stop string on, none."""
+        """How many tokens belong to the choice: from those after a stop string on, none."""
         if self._matched is None:
             return num_tokens
         assert self._positions is not None

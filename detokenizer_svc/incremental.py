@@ -35,7 +35,7 @@ class Utf8Decoder:
     def decode(self, data: bytes) -> str:
         """The characters that are whole now."""
         if self._inherited and data:
-            self._settle(data[:1])
+            self._resolve_inherited(data[:1])
         if self.pending:
             data = self.pending + data
         text, self.pending = _decode(data)
@@ -47,7 +47,7 @@ class Utf8Decoder:
         self.pending = b""
         return rest.decode("utf-8", "replace")
 
-    def _settle(self, first: bytes) -> None:
+    def _resolve_inherited(self, first: bytes) -> None:
         self._inherited = False
         if _decode(self.pending + first)[0].startswith(_REPLACEMENT):
             self.pending = b""
@@ -57,7 +57,7 @@ class TokenDecoder:
     """Token ids in, text out, and a ``Marker`` for each special token with a spelling in ``markers``; a hidden one for
     those with a spelling only in ``hidden``.
 
-    ``positions`` learns where each token ends in the text; None: nobody wants to know.
+    ``positions`` is told where each token ends in the text; None: not wanted.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ def _decode(data: bytes) -> tuple[str, bytes]:
     text, used = utf_8_decode(data, "replace", False)
     begun = data[used:]
     if begun and _SURROGATE_BEGIN <= begun < _SURROGATE_END:
-        # Python takes this for the begin of a character, although all that begin so are surrogates.
+        # Python takes this for the start of a character, although all that begin so are surrogates.
         return text + begun.decode("utf-8", "replace"), b""
     return text, begun
 

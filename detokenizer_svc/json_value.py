@@ -8,8 +8,8 @@ else is touched, so the text of a value without faults is given as it is:
 - a comma before a closing bracket is dropped;
 - ``True``, ``False`` and ``None`` are ``true``, ``false`` and ``null``.
 
-Text is given as soon as it is *settled*: up to there it is a whole value once ``closing`` is put behind it. A key is
-settled with the begin of its value, a number with each digit (a leading zero with what follows it), a string with each
+Text is given as soon as it is *settled*: up to there it is a whole value once ``closing`` is put after it. A key is
+settled with the start of its value, a number with each digit (a leading zero with what follows it), a string with each
 character.
 """
 
@@ -66,7 +66,7 @@ class Reading(Enum):
     GOING_ON = auto()
     WHOLE = auto()
     BROKEN = auto()
-    """What was read is not the begin of what was sought."""
+    """What was read is not the start of what was sought."""
 
 
 class JsonValue:
@@ -104,7 +104,7 @@ class JsonValue:
         return f'"{brackets}' if self._in_string else brackets
 
     def feed(self, text: str, start: int = 0) -> int:
-        """Read on from ``start``; returns where reading stopped: at the end of the text, behind the value, or at the
+        """Read on from ``start``; returns where reading stopped: at the end of the text, after the value, or at the
         character that breaks it. A number ends at the first character that is no part of it."""
         while start < len(text) and self.reading is Reading.GOING_ON:
             self._written = None
@@ -145,13 +145,13 @@ class JsonValue:
 
     def _end_value(self) -> None:
         self._in_string = False
-        self._go_on(self._behind_value, settled=True)
+        self._go_on(self._after_value, settled=True)
         if not self._open:
             self.reading = Reading.WHOLE
 
     def _value(self, text: str, at: int) -> int:
-        if (behind := skip_space(text, at)) > at:
-            return behind
+        if (after := skip_space(text, at)) > at:
+            return after
         character = text[at]
         if character in _CLOSING:
             self._open.append(character)
@@ -169,29 +169,29 @@ class JsonValue:
         return at + 1
 
     def _first_item(self, text: str, at: int) -> int:
-        if (behind := skip_space(text, at)) > at:
-            return behind
+        if (after := skip_space(text, at)) > at:
+            return after
         if text[at] == "]":
             return self._close(at)
         self._go_on(self._value)
         return at
 
     def _item(self, text: str, at: int) -> int:
-        """An item behind a comma; or the end of the list, which makes the comma one too many."""
+        """An item after a comma; or the end of the list, which makes the comma one too many."""
         return self._after_comma(text, at, self._value)
 
     def _first_key(self, text: str, at: int) -> int:
-        if (behind := skip_space(text, at)) > at:
-            return behind
+        if (after := skip_space(text, at)) > at:
+            return after
         return self._close(at) if text[at] == "}" else self._key(text, at)
 
     def _member(self, text: str, at: int) -> int:
-        """A key behind a comma; or the end of the object, which makes the comma one too many."""
+        """A key after a comma; or the end of the object, which makes the comma one too many."""
         return self._after_comma(text, at, self._key)
 
     def _after_comma(self, text: str, at: int, then: Callable[[str, int], int]) -> int:
-        if (behind := skip_space(text, at)) > at:
-            return behind
+        if (after := skip_space(text, at)) > at:
+            return after
         if text[at] == _CLOSING[self._open[-1]]:
             self._held.clear()
             return self._close(at)
@@ -213,9 +213,9 @@ class JsonValue:
         self._go_on(self._value)
         return at + 1
 
-    def _behind_value(self, text: str, at: int) -> int:
-        if (behind := skip_space(text, at)) > at:
-            return behind
+    def _after_value(self, text: str, at: int) -> int:
+        if (after := skip_space(text, at)) > at:
+            return after
         bracket = self._open[-1]
         if text[at] == _CLOSING[bracket]:
             return self._close(at)
@@ -302,7 +302,7 @@ class JsonValue:
 
 
 def skip_space(text: str, at: int) -> int:
-    """The place behind the JSON white space that starts at ``at``."""
+    """The place after the JSON white space that starts at ``at``."""
     return _end(_SPACE, text, at)
 
 

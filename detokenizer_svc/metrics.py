@@ -25,5 +25,5 @@ class DetokenizerMetrics:
         self._running = Gauge("pellucid_detokenizer_choices_running", "Choices being formatted.", registry=registry)
 
     def watch_running(self, count: Callable[[], float]) -> None:
-        """Read the number of running choices from ``count`` when somebody asks for it."""
+        """Read the number of running choices from ``count`` at each scrape."""
         self._running.set_function(count)

@@ -16,7 +16,7 @@ _FactoryT = TypeVar("_FactoryT", bound=_Factory)
 
 
 class Parsers(NamedTuple):
-    """The stages of a choice: one that takes the thinking out, if there is one, and those behind it."""
+    """The stages of a choice: one that takes the thinking out, if there is one, and those after it."""
 
     thinking: Stage | None
     calls: list[Stage]
@@ -27,9 +27,9 @@ def make_parsers(
 ) -> Parsers:
     """The stages for two names; empty: none. One name for both: a format that is both, read by one stage.
 
-    Without ``calls_in_thinking`` a call counts only behind the thinking.
+    Without ``calls_in_thinking`` a call counts only after the thinking.
 
-    Raises ``InvalidRequest`` for a name that nobody knows.
+    Raises ``InvalidRequest`` for an unknown name.
     """
     reasoning = _look_up(REASONING_PARSERS, reasoning_parser, "reasoning_parser")
     tools = _look_up(TOOL_PARSERS, tool_parser, "tool_parser")

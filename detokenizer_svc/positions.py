@@ -60,7 +60,7 @@ class TokenPositions:
         return total
 
     def _touching(self, begin: int, end: int) -> tuple[int, int]:
-        """Numbers of the first token that ends behind ``begin`` and the first that starts at or behind ``end``."""
+        """Numbers of the first token that ends after ``begin`` and the first that starts at or after ``end``."""
         first = bisect_right(self._ends, 2 * begin)
         last = min(bisect_left(self._ends, 2 * end) + 1, len(self._ends)) if end > 0 else 0
         return first, last

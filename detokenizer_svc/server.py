@@ -10,10 +10,13 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from detokenizer_svc.config import DetokenizerSettings
-from detokenizer_svc.loading import load
 from detokenizer_svc.metrics import DetokenizerMetrics
 from detokenizer_svc.servicer import DetokenizerServicer
+from detokenizer_svc.vocabulary import Vocabulary
+from modelfiles.errors import ModelFileError
+from modelfiles.token_table import read_token_table
 from protos.v1 import detokenizer_pb2, detokenizer_pb2_grpc
+from svclib.config import SettingsError
 from svclib.server import Health
 
 SERVICE_NAME: Final = detokenizer_pb2.DESCRIPTOR.services_by_name["Detokenizer"].full_name
@@ -36,7 +39,7 @@ class DetokenizerService:
         detokenizer_pb2_grpc.add_DetokenizerServicer_to_server(self._servicer, server)
 
     async def start(self, _health: Health) -> None:
-        vocabulary = await asyncio.to_thread(load, self._settings.vocabulary_source)
+        vocabulary = await asyncio.to_thread(load_vocabulary, self._settings.vocabulary_source)
         self._servicer.use(vocabulary)
         log.info("vocabulary loaded", source=self._settings.vocabulary_source, tokens=len(vocabulary))
 
@@ -45,3 +48,11 @@ class DetokenizerService:
 
     async def stop(self) -> None:
         """There is nothing to give back."""
+
+
+def load_vocabulary(source: str) -> Vocabulary:
+    """The vocabulary of ``simulated``, a GGUF file, a folder, or a Hugging Face id. Raises ``SettingsError``."""
+    try:
+        return Vocabulary.of_table(read_token_table(source))
+    except ModelFileError as error:
+        raise SettingsError(str(error)) from error

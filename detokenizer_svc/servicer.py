@@ -164,7 +164,7 @@ def _spec(request: pb.FormatRequest) -> FormatSpec:
         skip_special_tokens=request.skip_special_tokens if request.HasField("skip_special_tokens") else True,
         min_tokens=request.min_tokens,
         named_function=request.named_function,
-        calls_behind_thinking=request.calls_behind_thinking,
+        calls_after_reasoning=request.calls_behind_thinking,
     )
 
 

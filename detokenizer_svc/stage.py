@@ -124,7 +124,7 @@ class Chain:
         return items
 
     def finish(self, items: list[Item], reason: FinishReason) -> list[Item]:
-        """Lead the last items through all stages, and what each stage gives back at its end through those behind it."""
+        """Lead the last items through all stages, and what each stage gives back at its end through those after it."""
         for stage in self.stages:
             items = [*_through(stage, items), *stage.finish(reason)]
         return items

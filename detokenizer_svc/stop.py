@@ -110,7 +110,7 @@ class StopMatcher:
         return self._release(self._held, 0)
 
     def _feed(self, text: str, armed_from: int, width: int) -> str:
-        """Read characters that are each ``width`` long; matches count behind ``armed_from`` from here."""
+        """Read characters that are each ``width`` long; matches count after ``armed_from`` from here."""
         automaton = self._automaton
         at = self._next(text, 0)
         while at < len(text):

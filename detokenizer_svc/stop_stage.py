@@ -17,7 +17,7 @@ _SIGN: Final = re.compile("([\ud800-\udfff])")
 
 
 class StopStage(Stage):
-    """A reasoning parser, if there is one, and the stop strings behind it.
+    """A reasoning parser, if there is one, and the stop strings after it.
 
     It hands on what stands before a stop string; from there on, nothing. ``special`` are the special tokens
     that may be part of one. ``armed_from`` tells how many characters of the output complete none.

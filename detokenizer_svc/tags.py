@@ -13,7 +13,7 @@ _SPACE: Final = re.compile(f"[{WHITE_SPACE}]*")
 
 class Found(NamedTuple):
     """One step of a search: the ``text`` that stands before any tag, then the first ``tag`` with the white ``space``
-    before it. ``end`` is where the search stopped: behind the tag, or without one at the end of what was given."""
+    before it. ``end`` is where the search stopped: after the tag, or without one at the end of what was given."""
 
     text: str
     space: str
@@ -45,7 +45,7 @@ class TagSearch:
         if begun:
             text, start, self._begun = begun + text[start:], 0, ""
         if self._skipping:
-            start = _behind_space(text, start)
+            start = _after_space(text, start)
             self._skipping = start == len(text)
         if match := self._pattern.search(text, start):
             before = self._without_space(text[start : match.start()])
@@ -91,6 +91,6 @@ class TagSearch:
         return space
 
 
-def _behind_space(text: str, start: int) -> int:
+def _after_space(text: str, start: int) -> int:
     match = _SPACE.match(text, start)
     return match.end() if match else start

@@ -38,7 +38,7 @@ class TextSteps:
 
 
 class _Replacing:
-    """Holds what may be the begin of the pattern."""
+    """Holds what may be the start of the pattern."""
 
     def __init__(self, step: ReplaceText) -> None:
         self._step = step

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Self
 
 from modelfiles.decoder_steps import TextStep
+from modelfiles.token_table import TokenTable
 
 
 class UnknownToken(Exception):
@@ -46,6 +47,13 @@ class Vocabulary:
         spelling = {token_id: spelled[token_id].decode("utf-8", "replace") for token_id in special}
         return cls(
             tuple(spelled), tuple(text), MappingProxyType(spelling), MappingProxyType(dict(first or {})), text_steps
+        )
+
+    @classmethod
+    def of_table(cls, table: TokenTable) -> Self:
+        """Of the tokens that a model's files hold."""
+        return cls.of(
+            dict(enumerate(table.spelled)), special=table.special, first=table.first, text_steps=table.text_steps
         )
 
     def __len__(self) -> int:

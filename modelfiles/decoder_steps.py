@@ -26,7 +26,7 @@ class ReplaceText:
 
 @dataclass(frozen=True, slots=True)
 class StripText:
-    """At most ``start`` and ``stop`` of the character ``content`` are cut off the begin and the end."""
+    """At most ``start`` and ``stop`` of the character ``content`` are cut off the start and the end."""
 
     content: str
     start: int

@@ -1,14 +1,15 @@
-"""Reads chosen metadata of a GGUF file, in milliseconds and without looking at a tensor.
+"""Reads the metadata of a GGUF file in milliseconds, without looking at a tensor.
 
 The reader of the ``gguf`` package makes an array object of every string in the file, which takes seconds for a
-vocabulary. Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+vocabulary. Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, versions 2 and 3, little-endian.
 """
 
 from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,7 @@ Value = Scalar | list[Scalar]
 
 _MAGIC: Final = b"GGUF"
 _VERSIONS: Final = (2, 3)
+_SMALLEST: Final = 24
 _STRING: Final = 8
 _ARRAY: Final = 9
 _CODES: Final = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
@@ -29,7 +31,7 @@ _U64: Final = struct.Struct("<Q")
 
 
 class GgufError(ModelFileError):
-    """The file is not one that can be read; the message says why."""
+    """The file is no GGUF file, damaged, or of an unsupported version; the message says which."""
 
 
 def read_metadata(path: Path, keys: Collection[str], *, prefixes: tuple[str, ...] = ()) -> dict[str, Value]:
@@ -37,66 +39,96 @@ def read_metadata(path: Path, keys: Collection[str], *, prefixes: tuple[str, ...
 
     Raises ``ModelFileError``, or ``OSError`` when the file cannot be opened.
     """
+    wanted = frozenset(keys)
+    with open_gguf(path) as reader:
+        return reader.metadata(lambda key: key in wanted or key.startswith(prefixes))
+
+
+@contextmanager
+def open_gguf(path: Path) -> Iterator[GgufReader]:
+    """A reader at the start of a file. What it finds damaged is raised as ``GgufError``."""
     check_not_pointer(path)
     with path.open("rb") as file:
-        if path.stat().st_size < 24 or file.read(4) != _MAGIC:
+        if path.stat().st_size < _SMALLEST or file.read(len(_MAGIC)) != _MAGIC:
             raise GgufError(f"{path} is not a GGUF file")
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             try:
-                return _Reader(data).read(frozenset(keys), prefixes)
-            except (struct.error, OverflowError, UnicodeDecodeError, KeyError, RecursionError):
-                raise GgufError(f"{path} is damaged: its metadata does not follow the format") from None
+                yield GgufReader(data)
+            except GgufError as error:
+                raise GgufError(f"{path} cannot be read: {error}") from None
+            except (struct.error, OverflowError, ValueError, KeyError, RecursionError):
+                raise GgufError(f"{path} is damaged: its header does not follow the format") from None
 
 
-class _Reader:
+class GgufReader:
+    """Reads a file from its begin: ``num_tensors`` first, then the metadata, then what follows it.
+
+    Methods raise ``struct.error``, ``ValueError`` and the like where the file does not follow the format.
+    """
+
     def __init__(self, data: mmap.mmap) -> None:
         self._data = data
-        self._at = len(_MAGIC)
-
-    def read(self, keys: frozenset[str], prefixes: tuple[str, ...]) -> dict[str, Value]:
-        version = self._number(_U32)
-        if version not in _VERSIONS:
+        self.at = len(_MAGIC)
+        """Bytes that have been read."""
+        if (version := self.u32()) not in _VERSIONS:
             raise GgufError(f"GGUF version {version} is not supported; versions 2 and 3 in little-endian order are")
-        self._number(_U64)  # tensors
+        self.num_tensors = self.u64()
+        self._num_values = self.u64()
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return len(self._data)
+
+    def metadata(self, is_wanted: Callable[[str], bool], *, lists_of_strings: bool = True) -> dict[str, Value]:
+        """The values of those keys that ``is_wanted`` accepts, without the lists of strings if those are not wanted."""
         values: dict[str, Value] = {}
-        for _ in range(self._number(_U64)):
-            key, kind = self._string(), self._number(_U32)
-            if key in keys or key.startswith(prefixes):
+        for _ in range(self._num_values):
+            key, kind = self.string(), self.u32()
+            if is_wanted(key) and (lists_of_strings or not self._is_list_of_strings(kind)):
                 values[key] = self._value(kind)
             else:
                 self._skip(kind)
         return values
 
+    def u32(self) -> int:
+        return self._number(_U32)
+
+    def u64(self) -> int:
+        return self._number(_U64)
+
+    def string(self) -> str:
+        start = self.at + _U64.size
+        self._skip_string()
+        return self._data[start : self.at].decode("utf-8")
+
     def _number(self, layout: struct.Struct) -> int:
-        (number,) = layout.unpack_from(self._data, self._at)
-        self._at += layout.size
+        (number,) = layout.unpack_from(self._data, self.at)
+        self.at += layout.size
         return int(number)
 
-    def _string(self) -> str:
-        start = self._at + _U64.size
-        self._skip_string()
-        return self._data[start : self._at].decode("utf-8")
+    def _is_list_of_strings(self, kind: int) -> bool:
+        return kind == _ARRAY and _U32.unpack_from(self._data, self.at) == (_STRING,)
 
     def _value(self, kind: int) -> Value:
         if kind == _ARRAY:
-            item, count = self._number(_U32), self._number(_U64)
-            return [self._string() for _ in range(count)] if item == _STRING else self._numbers(item, count)
+            item, count = self.u32(), self.u64()
+            return [self.string() for _ in range(count)] if item == _STRING else self._numbers(item, count)
         return self._scalar(kind)
 
     def _numbers(self, kind: int, count: int) -> list[Scalar]:
         size = _SCALARS[kind].size * count
-        if self._at + size > len(self._data):
-            raise struct.error("a list ends behind the file")
-        values = struct.unpack_from(f"<{count}{_CODES[kind]}", self._data, self._at)
-        self._at += size
+        self._check_holds(size)
+        values = struct.unpack_from(f"<{count}{_CODES[kind]}", self._data, self.at)
+        self.at += size
         return list(values)
 
     def _scalar(self, kind: int) -> Scalar:
         if kind == _STRING:
-            return self._string()
+            return self.string()
         layout = _SCALARS[kind]
-        (value,) = layout.unpack_from(self._data, self._at)
-        self._at += layout.size
+        (value,) = layout.unpack_from(self._data, self.at)
+        self.at += layout.size
         return value  # type: ignore[no-any-return]  # the layouts are of numbers
 
     def _skip(self, kind: int) -> None:
@@ -105,18 +137,21 @@ class _Reader:
         elif kind == _ARRAY:
             self._skip_array()
         else:
-            self._at += _SCALARS[kind].size
+            self.at += _SCALARS[kind].size
 
     def _skip_string(self) -> None:
-        (length,) = _U64.unpack_from(self._data, self._at)
-        self._at += _U64.size + length
-        if self._at > len(self._data):
-            raise struct.error("a string ends behind the file")
+        (length,) = _U64.unpack_from(self._data, self.at)
+        self._check_holds(_U64.size + length)
+        self.at += _U64.size + length
 
     def _skip_array(self) -> None:
-        item, count = self._number(_U32), self._number(_U64)
+        item, count = self.u32(), self.u64()
         if item in _SCALARS:
-            self._at += _SCALARS[item].size * count
+            self.at += _SCALARS[item].size * count
             return
         for _ in range(count):
             self._skip(item)
+
+    def _check_holds(self, size: int) -> None:
+        if self.at + size > len(self._data):
+            raise ValueError("it ends in its header")

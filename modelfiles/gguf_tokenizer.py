@@ -125,7 +125,7 @@ def _splits(pre: PreTokenizer) -> pre_tokenizers.PreTokenizer:
 def _sentencepiece(facts: _Facts) -> Tokenizer:
     """sentencepiece's BPE: any two pieces that make a token are merged, the best scored first.
 
-    The space before a first word is put before the text behind each special token, too, as the models were trained.
+    The space before a first word is put before the text after each special token, too, as the models were trained.
     """
     ids, scores = _spaced_ids(facts), facts.scores
     if facts.vocabulary.architecture in _RANKED_BY_ID:

@@ -62,7 +62,7 @@ def spelling_of(description: dict[str, Any]) -> Spelling:
 def _word_spelling(steps: list[dict[str, Any]]) -> Spelling:
     """Of tokens that are words with marks in them. What comes after ``Fuse`` is done to the whole text.
 
-    A byte token is its byte, whatever the steps behind ``ByteFallback`` would make of characters put together of bytes.
+    A byte token is its byte, whatever the steps after ``ByteFallback`` would make of characters put together of bytes.
     """
     fused = next((n for n, step in enumerate(steps) if step.get("type") == "Fuse"), len(steps))
     if unknown := next((step for step in steps if step.get("type") not in WORD_STEPS), None):
@@ -80,19 +80,6 @@ def _spelled(steps: list[WordStep], token: str, *, is_first: bool) -> bytes:
     for step in steps:
         token = step(token, is_first)
     return token.encode()
-
-
-def model_tokens(model: dict[str, Any]) -> list[tuple[str, int]]:
-    """Tokens and ids; a Unigram model lists ``[token, score]`` in the order of the ids."""
-    vocab = model["vocab"]
-    return list(vocab.items()) if isinstance(vocab, dict) else [(token, n) for n, (token, _) in enumerate(vocab)]
-
-
-def added_tokens(description: dict[str, Any], config: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:
-    """Added tokens in the order in which they apply: the configuration has the last word."""
-    own = [(int(added["id"]), added) for added in description.get("added_tokens", ())]
-    configured = [(int(token_id), added) for token_id, added in config.get("added_tokens_decoder", {}).items()]
-    return own + configured
 
 
 def _metaspace(token: str) -> bytes:
@@ -116,17 +103,22 @@ def _byte_level(token: str) -> bytes:
         return token.encode()
 
 
-def _byte_level_alphabet() -> dict[int, int]:
-    """Letter that stands for a byte, as code point, to the byte: GPT-2's ``bytes_to_unicode``, turned round.
+def byte_alphabet() -> dict[str, int]:
+    """The letters that stand for bytes in byte-level vocabularies: GPT-2's ``bytes_to_unicode``, turned round.
 
     Printable bytes stand for themselves; the others, in order, for the code points from 256.
     """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [value for value in range(256) if value not in printable]
-    return {value: value for value in printable} | {256 + n: value for n, value in enumerate(others)}
+    return {chr(value): value for value in printable} | {chr(256 + n): value for n, value in enumerate(others)}
 
 
-_LETTERS: Final = _byte_level_alphabet()
+def byte_fallback_tokens() -> list[str]:
+    """The tokens of the 256 bytes in vocabularies that fall back to bytes, as sentencepiece spells them."""
+    return [f"<0x{value:02X}>" for value in range(256)]
+
+
+_LETTERS: Final = {ord(letter): value for letter, value in byte_alphabet().items()}
 _NOT_A_LETTER: Final = 0xFFFF
 _LATIN1_OF_LETTER: Final = {value: _NOT_A_LETTER for value in range(256) if value not in _LETTERS} | _LETTERS
 

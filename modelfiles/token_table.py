@@ -1,32 +1,37 @@
 """The bytes of each token of a model, from its ``tokenizer.json`` or its GGUF file.
 
-The detokenizer makes text of them and the engine makes masks over them; both read them here.
+The detokenizer makes text of them and the engine makes grammar masks over them; both read them here. The ids are those
+of the tokenizer that transformers makes of the same files.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from modelfiles.decoder_steps import TextStep
 from modelfiles.errors import ModelFileError
 from modelfiles.gguf_metadata import read_metadata
 from modelfiles.gguf_vocabulary import ADDED_KINDS, MODEL_KEY, SPECIAL_KINDS, VOCABULARY_KEYS, GgufVocabulary, TokenKind
-from modelfiles.lfs import check_not_pointer
+from modelfiles.special_tokens import named_ids, named_tokens
 from modelfiles.token_spelling import (
     FIRST_SPACE,
     GGUF_SPELLINGS,
     WORD_PIECE,
-    added_tokens,
-    model_tokens,
     spelling_of,
 )
+from modelfiles.tokenizer_json import added_tokens, model_tokens, read_tokenizer_files
 from protos import simulated
 
-_ADD_SPACE_PREFIX = "tokenizer.ggml.add_space_prefix"
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+_ADD_SPACE_PREFIX: Final = "tokenizer.ggml.add_space_prefix"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +43,7 @@ class TokenTable:
     unused: frozenset[int] = frozenset()
     """Tokens that the file says are never written."""
     first: Mapping[int, bytes] = field(default_factory=dict)
-    """Bytes of those tokens that are others at the begin of a text."""
+    """Bytes of those tokens that are others at the start of a text."""
     text_steps: tuple[TextStep, ...] = ()
     """What is done to the text of all tokens together."""
     has_spaces: bool = True
@@ -50,6 +55,13 @@ class TokenTable:
         size = max(tokens, default=-1) + 1
         return cls(tuple(tokens.get(n, b"") for n in range(size)), frozenset(special), **more)
 
+    def vocabulary_hash(self) -> str:
+        """Equal for two vocabularies exactly if each id stands for the same bytes in both.
+
+        Hex digits of a sha256 over the length and bytes of each token. Takes 0.05 s for 150,000 tokens.
+        """
+        return hashlib.sha256(b"".join([b"%d %b" % (len(token), token) for token in self.spelled])).hexdigest()
+
 
 def simulated_table() -> TokenTable:
     """One token for each byte, then the control tokens."""
@@ -58,46 +70,56 @@ def simulated_table() -> TokenTable:
     return TokenTable.of(tokens | control, special=control)
 
 
-def read_token_table(path: Path) -> TokenTable:
-    """From a folder with ``tokenizer.json``, or a GGUF file. Raises ``ModelFileError``."""
-    return _from_folder(path) if path.is_dir() else _from_gguf(path)
+def read_token_table(source: str | Path) -> TokenTable:
+    """Of ``simulated``, a folder with ``tokenizer.json``, a GGUF file or a Hugging Face id.
+
+    Raises ``ModelFileError``.
+    """
+    if source == simulated.MODEL_NAME:
+        return simulated_table()
+    path = Path(source).expanduser()
+    return _from_gguf(path) if path.suffix == ".gguf" else _from_files(source)
 
 
-def table_of(description: dict[str, Any], config: dict[str, Any]) -> TokenTable:
-    """From the contents of ``tokenizer.json`` and ``tokenizer_config.json``. Raises ``ModelFileError``."""
+def table_of_tokenizer(tokenizer: Tokenizer) -> TokenTable:
+    """Of a tokenizer that is loaded. Raises ``ModelFileError`` if its tokens are written in a way that is not known."""
+    return table_of(json.loads(tokenizer.to_str()))
+
+
+def table_of(
+    description: dict[str, Any],
+    config: Mapping[str, Any] = MappingProxyType({}),
+    special_tokens_map: Mapping[str, Any] = MappingProxyType({}),
+) -> TokenTable:
+    """From the contents of ``tokenizer.json``, ``tokenizer_config.json`` and ``special_tokens_map.json``.
+
+    Raises ``ModelFileError``.
+    """
     spelling = spelling_of(description)
     try:
         written = {token_id: token for token, token_id in model_tokens(description["model"])}
         added = dict(added_tokens(description, config))
         contents = {token_id: token["content"] for token_id, token in added.items()}
+        special = {token_id for token_id, token in added.items() if token.get("special")}
+        named = named_ids(written, contents, named_tokens(config, special_tokens_map))
+        special |= named.keys() - contents.keys()
+        contents |= named
         tokens = _mapped(written, spelling.model_token) | _mapped(contents, spelling.added_token)
         first = _mapped(written | contents, spelling.first_token) if spelling.first_token is not None else {}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ModelFileError(f"tokenizer.json is not in the usual format: {error!r}") from error
     return TokenTable.of(
         tokens,
-        [token_id for token_id, token in added.items() if token.get("special")],
+        special,
         first={token_id: spelled for token_id, spelled in first.items() if spelled != tokens[token_id]},
         text_steps=spelling.text_steps,
         has_spaces=spelling is not WORD_PIECE,
     )
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file. Raises ``ModelFileError``."""
-    check_not_pointer(path)
-    try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise ModelFileError(f"cannot read {path}: {error}") from error
-    if not isinstance(content, dict):
-        raise ModelFileError(f"{path} holds no JSON object")
-    return content
-
-
-def _from_folder(folder: Path) -> TokenTable:
-    config = folder / "tokenizer_config.json"
-    return table_of(read_json(folder / "tokenizer.json"), read_json(config) if config.is_file() else {})
+def _from_files(source: str | Path) -> TokenTable:
+    """From the files of a folder or a Hugging Face id."""
+    return table_of(*read_tokenizer_files(str(source)))
 
 
 def _from_gguf(path: Path) -> TokenTable:

@@ -6,30 +6,34 @@ of them leaves out another may have, so all count; 0 is a token like any other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from modelfiles.errors import ModelFileError
-from modelfiles.token_table import read_json
+from modelfiles.json_file import read_json
+from modelfiles.location import find_file
 
-CONFIG_FILES: Final = ("generation_config.json", "config.json")
+_CONFIG_FILES: Final = ("generation_config.json", "config.json")
 _NESTED: Final = "text_config"
 """Where models that read more than text keep the configuration of their language model."""
 
 
-def turn_ends_of(paths: Iterable[Path]) -> tuple[int, ...]:
-    """Of some of the ``CONFIG_FILES``, in their order. Raises ``ModelFileError``."""
-    return tuple(dict.fromkeys(end for path in paths for end in _ends(path)))
+def turn_ends_in(source: str | Path) -> tuple[int, ...]:
+    """Of the configurations that a folder or a Hugging Face id has. Raises ``ModelFileError``."""
+    paths = (find_file(str(source), name) for name in _CONFIG_FILES)
+    return tuple(dict.fromkeys(end for path in paths if path is not None for end in _ends(path)))
 
 
-def turn_ends_in(folder: Path) -> tuple[int, ...]:
-    """Of those that a folder has. Raises ``ModelFileError``."""
-    return turn_ends_of(path for name in CONFIG_FILES if (path := folder / name).is_file())
+def _ends(path: Path) -> list[int]:
+    try:
+        return list(_ends_of(read_json(path)))
+    except ValueError as error:
+        raise ModelFileError(f"{path}: {error}") from None
 
 
-def ends_in(config: Mapping[str, Any]) -> Iterator[int]:
-    """Of the content of one. Raises ``ValueError`` if it is not whole numbers."""
+def _ends_of(config: Mapping[str, Any]) -> Iterator[int]:
+    """Raises ``ValueError`` if they are not whole numbers."""
     nested = config.get(_NESTED)
     for part in (config, nested if isinstance(nested, Mapping) else {}):
         given = part.get("eos_token_id")
@@ -37,10 +41,3 @@ def ends_in(config: Mapping[str, Any]) -> Iterator[int]:
             if not isinstance(end, int) or isinstance(end, bool) or end < 0:
                 raise ValueError(f"eos_token_id must be a token id or a list of them, not {given!r}")
             yield end
-
-
-def _ends(path: Path) -> list[int]:
-    try:
-        return list(ends_in(read_json(path)))
-    except ValueError as error:
-        raise ModelFileError(f"{path}: {error}") from None

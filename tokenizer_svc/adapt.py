@@ -14,10 +14,9 @@ from itertools import takewhile
 from typing import Any, Final
 
 from svclib.errors import InvalidRequest, Unsupported
-from tokenizer_svc.capabilities import Capabilities, NullContent
+from tokenizer_svc.capabilities import Capabilities, NullContent, Turn, with_null_content
 from tokenizer_svc.client_json import parse_object
 from tokenizer_svc.conversation import ROLES, Message, Tool, ToolCall
-from tokenizer_svc.turns import Turn, with_null_content
 
 PARTS_JOINER: Final = "\n"
 """Between the parts of a content that the template wants as a string."""

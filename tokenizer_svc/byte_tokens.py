@@ -8,6 +8,7 @@ from typing import Final
 
 from tokenizers import AddedToken, Tokenizer
 
+from modelfiles.token_spelling import byte_alphabet, byte_fallback_tokens
 from tokenizer_svc.encoder import Encoder
 
 _FALLBACK: Final = re.compile(r"<0x([0-9A-F]{2})>")
@@ -16,21 +17,6 @@ _SPACE: Final = "\u2581"
 
 class NoSuchBytes(Exception):
     """The vocabulary has no tokens that make up these bytes."""
-
-
-def byte_alphabet() -> dict[str, int]:
-    """The characters that stand for bytes in byte-level vocabularies, as GPT-2 defined them.
-
-    Printable Latin-1 characters stand for themselves, the other bytes for the characters from U+0100 on.
-    """
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(0x100) if byte not in printable]
-    return {chr(byte): byte for byte in printable} | {chr(0x100 + i): byte for i, byte in enumerate(others)}
-
-
-def fallback_names() -> list[str]:
-    """The tokens of the 256 bytes in vocabularies that fall back to bytes, as SentencePiece spells them."""
-    return [f"<0x{byte:02X}>" for byte in range(256)]
 
 
 class ByteTokens:
@@ -42,7 +28,8 @@ class ByteTokens:
         self._alphabet = byte_alphabet() if "ByteLevel" in str(tokenizer.decoder) else {}
         added: dict[int, AddedToken] = tokenizer.get_added_tokens_decoder()
         self._added = {token_id: token.content.encode() for token_id, token in added.items()}
-        names = {byte: character for character, byte in self._alphabet.items()} or dict(enumerate(fallback_names()))
+        letters = {byte: letter for letter, byte in self._alphabet.items()}
+        names = letters or dict(enumerate(byte_fallback_tokens()))
         self._byte_ids = {byte: tokenizer.token_to_id(name) for byte, name in names.items()}
 
     def encode(self, raw: bytes, *, parse_special_tokens: bool) -> list[int]:

@@ -1,9 +1,13 @@
-"""The record of what a chat template can express; ``probe`` makes it."""
+"""What a chat template can express, as ``probe`` finds out, and turns in the form that templates read."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
+
+Turn = dict[str, Any]
+"""Plain JSON values by the names that templates know: ``role``, ``content``, ``tool_calls`` and so on."""
 
 
 class NullContent(Enum):
@@ -43,3 +47,10 @@ class Capabilities:
     """What follows the text of a final assistant turn."""
     call_end: str
     """What follows the arguments of a final tool call; empty without ``tool_calls``."""
+
+
+def with_null_content(turn: Turn, form: NullContent) -> Turn:
+    """A turn without text, its missing content in the given form."""
+    if form is NullContent.ABSENT:
+        return {name: value for name, value in turn.items() if name != "content"}
+    return {**turn, "content": None if form is NullContent.NONE else ""}

@@ -12,7 +12,7 @@ import structlog
 
 from svclib.errors import InvalidRequest, Unsupported
 from tokenizer_svc.adapt import adapt_messages, adapt_tools
-from tokenizer_svc.capabilities import Capabilities
+from tokenizer_svc.capabilities import Capabilities, Turn
 from tokenizer_svc.client_json import parse_object
 from tokenizer_svc.client_text import ClientText, Marks, choose_marks
 from tokenizer_svc.conversation import Conversation
@@ -20,7 +20,6 @@ from tokenizer_svc.limits import LimitExceeded
 from tokenizer_svc.probe import probe
 from tokenizer_svc.reasoning import PromptTail, ReasoningState
 from tokenizer_svc.template import GLOBAL_NAMES, Template, TemplateFault, TemplateRefusal
-from tokenizer_svc.turns import Turn
 
 _FIXED: Final = frozenset({"messages", "tools", "add_generation_prompt", "continue_final_message", "chat_template"})
 _MAX_SENTENCE: Final = 500

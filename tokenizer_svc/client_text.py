@@ -1,6 +1,6 @@
 """Keeps client text from becoming control tokens (R22).
 
-A template joins its own text with the client's, and afterwards nobody can tell whose ``<|im_end|>`` it is. So before
+A template joins its own text with the client's, and afterwards it cannot be told whose ``<|im_end|>`` it is. So before
 rendering, a mark is put into every spelling of a control token in the client's strings, and wherever a string could
 complete one together with its neighbour: at an end that begins a spelling, at a start that ends one, in a string that
 is the middle of one. ``encoder`` tells by the marks which spellings are the template's, and takes them out again.
@@ -21,8 +21,8 @@ from itertools import pairwise
 from typing import Any, Final
 
 from svclib.errors import InvalidRequest
+from tokenizer_svc.capabilities import Turn
 from tokenizer_svc.formats import THINK_TAGS
-from tokenizer_svc.turns import Turn
 
 _MARKS: Final = tuple(map(chr, (*range(0x01, 0x09), *range(0x0E, 0x1C))))
 _ASSISTANT_TAG: Final = re.compile(

@@ -9,6 +9,7 @@ from pydantic_settings import SettingsConfigDict
 
 from protos import simulated
 from svclib.config import ServiceSettings
+from tokenizer_svc.limits import DEFAULT_MEMORY_MB, DEFAULT_PROMPT_CHARS, DEFAULT_SECONDS
 
 
 class TokenizerSettings(ServiceSettings):
@@ -29,12 +30,16 @@ class TokenizerSettings(ServiceSettings):
         default=4,
         ge=1,
         le=256,
-        description="calls that are rendered and encoded at once, and child processes for templates",
+        description="calls rendered and encoded at once, and child processes for templates",
     )
-    max_waiting: int = Field(default=256, ge=0, description="calls that may wait for a thread; more are overload")
-    max_prompt_chars: int = Field(default=4_000_000, ge=1, description="most characters of a conversation or a text")
-    render_seconds: float = Field(default=5.0, gt=0, le=600, description="most time that a chat template may run")
-    render_memory_mb: int = Field(default=512, ge=64, description="most memory that a chat template may take, MiB")
+    max_waiting: int = Field(default=256, ge=0, description="maximum calls waiting; more are refused as overload")
+    max_prompt_chars: int = Field(
+        default=DEFAULT_PROMPT_CHARS, ge=1, description="maximum characters of a conversation or a text"
+    )
+    render_seconds: float = Field(
+        default=DEFAULT_SECONDS, gt=0, le=600, description="time limit of a chat template, seconds"
+    )
+    render_memory_mb: int = Field(default=DEFAULT_MEMORY_MB, ge=64, description="memory limit of a chat template, MiB")
 
     @property
     def source(self) -> str:

@@ -18,6 +18,22 @@ class Limits:
     chars: int
 
 
+DEFAULT_SECONDS: Final = 5.0
+DEFAULT_MEMORY_MB: Final = 512
+DEFAULT_PROMPT_CHARS: Final = 4_000_000
+_OWN_CHARS: Final = 1_000_000
+_CHARS_PER_SENT: Final = 4
+"""A template may write so many characters of its own, and each of the client's so often, JSON escapes included."""
+
+
+def limits_of(seconds: float, memory_mb: int, max_prompt_chars: int) -> Limits:
+    """The limits of one rendering by the service's settings."""
+    return Limits(seconds, memory_mb << 20, _OWN_CHARS + _CHARS_PER_SENT * max_prompt_chars)
+
+
+DEFAULT_LIMITS: Final = limits_of(DEFAULT_SECONDS, DEFAULT_MEMORY_MB, DEFAULT_PROMPT_CHARS)
+
+
 class LimitExceeded(Exception):
     """A template used more than it may; the message says of what."""
 

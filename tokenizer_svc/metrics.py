@@ -47,7 +47,7 @@ class TokenizerMetrics:
             raise
 
     def watch_jobs(self, count: Callable[[], float]) -> None:
-        """Read the number of jobs from ``count`` when somebody asks for it."""
+        """Read the number of jobs from ``count`` at each scrape."""
         self._jobs.set_function(count)
 
     def describe(self, tokenizer: PromptTokenizer) -> None:

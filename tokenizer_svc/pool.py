@@ -1,7 +1,7 @@
 """A bounded number of threads, and a bounded number of jobs that wait for them.
 
-Jobs with large inputs have threads of their own, fewer of them: they take long and much memory, and others shall not
-wait for them.
+Jobs with large inputs have threads of their own, fewer of them: they take long and much memory, and small ones must
+not wait for them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Pool:
             await asyncio.to_thread(executor.shutdown, wait=True)
 
     def close(self) -> None:
-        """Take no new jobs and forget those that wait."""
+        """Take no new jobs and cancel those that wait."""
         self._draining = True
         for executor in (self._small, self._large):
             executor.shutdown(wait=False, cancel_futures=True)

@@ -12,11 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tokenizer_svc.capabilities import Capabilities, NullContent
+from tokenizer_svc.capabilities import Capabilities, NullContent, Turn, with_null_content
 from tokenizer_svc.formats import NONE, reasoning_format
 from tokenizer_svc.limits import LimitExceeded
 from tokenizer_svc.template import Template, TemplateFault, TemplateRefusal
-from tokenizer_svc.turns import Turn, with_null_content
 
 _USER: Final = "QXUSERQX"
 _OTHER: Final = "QXOTHERQX"

@@ -13,8 +13,8 @@ from typing import Any, Final
 from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import BPE
 
+from modelfiles.token_spelling import byte_alphabet, byte_fallback_tokens
 from svclib.errors import ContextLengthExceeded
-from tokenizer_svc.byte_tokens import byte_alphabet, fallback_names
 
 _COMPOSED_BYTES: Final = 4
 """Normal forms C and KC make at most so many bytes into one: U+1D43A, four bytes, becomes ``G``."""
@@ -29,7 +29,7 @@ _SPLITTING: Final = frozenset({"Split", "Punctuation"})
 
 
 class PromptLength:
-    """Knows the most bytes of text that a token of one vocabulary stands for, if there is such a number."""
+    """Knows how many bytes of text a token of one vocabulary stands for at most, if there is such a number."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._widest = widest_token(tokenizer)
@@ -140,7 +140,7 @@ def _lost(model: Any, pre_tokenizer: dict[str, Any] | None) -> bytes | None:
     if _is_byte_level(pre_tokenizer):
         missing = (byte for letter, byte in byte_alphabet().items() if model.token_to_id(letter) is None)
         return bytes(byte for byte in missing if byte not in _NEVER_IN_TEXT)
-    falls_back = model.byte_fallback and None not in map(model.token_to_id, fallback_names())
+    falls_back = model.byte_fallback and None not in map(model.token_to_id, byte_fallback_tokens())
     return b"" if falls_back or (model.unk_token is not None and not model.fuse_unk) else None
 
 

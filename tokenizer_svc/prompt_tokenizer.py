@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from tokenizers import AddedToken, Tokenizer
 
+from modelfiles.tokenizer import LoadedTokenizer
 from svclib.config import SettingsError
 from svclib.errors import InvalidRequest, Unsupported
 from tokenizer_svc import formats
@@ -19,7 +20,6 @@ from tokenizer_svc.control_tokens import control_spellings
 from tokenizer_svc.conversation import Conversation
 from tokenizer_svc.encoder import Encoder
 from tokenizer_svc.limits import LimitExceeded
-from tokenizer_svc.loading import LoadedTokenizer
 from tokenizer_svc.prompt_length import PromptLength
 from tokenizer_svc.reasoning import ReasoningState
 from tokenizer_svc.template import Template, TemplateFault
@@ -158,7 +158,7 @@ class PromptTokenizer:
 def _goes_on(spelling: str, tokenizer: Tokenizer) -> bool:
     """Whether a turn goes on after this token: a tag around calls, or harmony's end of one message of a turn.
 
-    That harmony is spoken is seen from its tokens, as llama.cpp does.
+    Harmony is recognised by its tokens, as llama.cpp does.
     """
     if spelling == "<|end|>":
         return all(tokenizer.token_to_id(other) is not None for other in ("<|return|>", "<|call|>"))

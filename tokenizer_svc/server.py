@@ -10,11 +10,13 @@ import grpc
 import structlog
 from prometheus_client import CollectorRegistry
 
+from modelfiles.errors import ModelFileError
+from modelfiles.tokenizer import load_tokenizer
 from protos.v1 import tokenizer_pb2, tokenizer_pb2_grpc
+from svclib.config import SettingsError
 from svclib.server import Health
 from tokenizer_svc.config import TokenizerSettings
-from tokenizer_svc.limits import Limits
-from tokenizer_svc.loading import load
+from tokenizer_svc.limits import limits_of
 from tokenizer_svc.metrics import TokenizerMetrics
 from tokenizer_svc.pool import Pool
 from tokenizer_svc.prompt_tokenizer import PromptTokenizer
@@ -22,9 +24,6 @@ from tokenizer_svc.renderer import Renderer
 from tokenizer_svc.servicer import TokenizerServicer
 
 SERVICE_NAME: Final = tokenizer_pb2.DESCRIPTOR.services_by_name["Tokenizer"].full_name
-_OWN_CHARS: Final = 1_000_000
-_CHARS_PER_SENT: Final = 4
-"""A template may write so many characters of its own, and each of the client's so often, JSON escapes included."""
 
 log = structlog.get_logger(__name__)
 
@@ -49,7 +48,9 @@ class TokenizerService:
 
     async def start(self, _health: Health) -> None:
         # Its processes start while the tokenizer is loaded.
-        self._renderer = Renderer(self._settings.workers, _limits(self._settings))
+        settings = self._settings
+        limits = limits_of(settings.render_seconds, settings.render_memory_mb, settings.max_prompt_chars)
+        self._renderer = Renderer(settings.workers, limits)
         tokenizer = await asyncio.to_thread(_load, self._settings, self._renderer)
         if tokenizer.capabilities is None:
             self._renderer.close()
@@ -75,12 +76,8 @@ class TokenizerService:
 
 
 def _load(settings: TokenizerSettings, renderer: Renderer) -> PromptTokenizer:
-    return PromptTokenizer(load(settings.source, settings.chat_template), renderer.template)
-
-
-def _limits(settings: TokenizerSettings) -> Limits:
-    return Limits(
-        seconds=settings.render_seconds,
-        memory_bytes=settings.render_memory_mb << 20,
-        chars=_OWN_CHARS + _CHARS_PER_SENT * settings.max_prompt_chars,
-    )
+    try:
+        loaded = load_tokenizer(settings.source, settings.chat_template)
+    except ModelFileError as error:
+        raise SettingsError(str(error)) from error
+    return PromptTokenizer(loaded, renderer.template)

@@ -24,7 +24,7 @@ class TemplateChild:
     """Answers requests; keeps the templates that it compiled last."""
 
     def __init__(self, memory_bytes: int, max_chars: int) -> None:
-        """``memory_bytes`` is what a rendering may take; somebody else sees to that."""
+        """``memory_bytes`` is what a rendering may take; ``serve`` limits it."""
         self._memory_bytes = memory_bytes
         self._compiled = lru_cache(_MAX_TEMPLATES)(lambda source: SandboxedTemplate(source.decode(), max_chars))
         self._at_start = address_space()

@@ -1,7 +1,7 @@
 """Thinking between ``<think>`` and ``</think>`` at the start of the output (DeepSeek-R1, Qwen3 and many others).
 
 The first closing tag ends the thinking; tags that come later are content. An opening tag that repeats the one in the
-prompt is dropped. White space inside next to the tags, and behind the closing one, is dropped.
+prompt is dropped. White space inside next to the tags, and after the closing one, is dropped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CLOSING: Final = "</think>"
 
 
 class Think(Stage):
-    """States: at the start, thinking, behind the closing tag, in the answer."""
+    """States: at the start, thinking, after the closing tag, in the answer."""
 
     markers = frozenset({OPENING, CLOSING})
 
@@ -105,11 +105,11 @@ class Think(Stage):
             self._spans[-1].end = self._num_read - len(text) + found.end - len(CLOSING)
             self._inside = False
             self._space.clear()
-            self._state = self._behind_closing
+            self._state = self._after_closing
             out.append(ThinkingEnd())
         return text[found.end :]
 
-    def _behind_closing(self, text: str, out: list[Item]) -> str:
+    def _after_closing(self, text: str, out: list[Item]) -> str:
         if solid := text.lstrip(WHITE_SPACE):
             self._state = None
             out.append(Content(solid))

@@ -43,10 +43,10 @@ class CallObject:
         """Whether the call is whole: its object is, or lacks nothing but the closing bracket."""
         if self.name is None or not self.has_all_arguments:
             return False
-        return self.reading is Reading.WHOLE or self._expect == self._behind_member
+        return self.reading is Reading.WHOLE or self._expect == self._after_member
 
     def feed(self, text: str, start: int = 0) -> int:
-        """Read on from ``start``; returns where reading stopped: at the end of the text, behind the object, or at the
+        """Read on from ``start``; returns where reading stopped: at the end of the text, after the object, or at the
         character that breaks it."""
         while start < len(text) and self.reading is Reading.GOING_ON:
             start = self._expect(text, start)
@@ -70,7 +70,7 @@ class CallObject:
         return self._sign(text, at, "{", self._member)
 
     def _member(self, text: str, at: int) -> int:
-        """A member; or the end of the object, also behind a comma, which is one too many then."""
+        """A member; or the end of the object, also after a comma, which is one too many then."""
         at = skip_space(text, at)
         if at == len(text):
             return at
@@ -131,7 +131,7 @@ class CallObject:
         self._value.take()
         return self._end_member(at) if self._value.reading is Reading.WHOLE else at
 
-    def _behind_member(self, text: str, at: int) -> int:
+    def _after_member(self, text: str, at: int) -> int:
         at = skip_space(text, at)
         if at < len(text) and text[at] == "}":
             return self._end(at + 1)
@@ -157,7 +157,7 @@ class CallObject:
         return self._break(end) if self._value.reading is Reading.BROKEN else end
 
     def _end_member(self, at: int) -> int:
-        self._expect = self._behind_member
+        self._expect = self._after_member
         return at
 
 

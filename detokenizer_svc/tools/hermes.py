@@ -1,10 +1,10 @@
 """Calls as JSON objects between ``<tool_call>`` and ``</tool_call>`` (Hermes, Qwen2.5, Qwen3 and many others).
 
-The object alone decides where a call ends: tags inside its strings are text, and a closing tag may be missing. Behind
+The object alone decides where a call ends: tags inside its strings are text, and a closing tag may be missing. After
 one opening tag there may be several calls, as a list or one after the other. What is not the JSON of a call goes back
-to the content, with its opening tag, and reading goes on behind it.
+to the content, with its opening tag, and reading goes on after it.
 
-White space behind a call is dropped. White space before it stays, unless nothing else is content yet. In thinking,
+White space after a call is dropped. White space before it stays, unless nothing else is content yet. In thinking,
 which a call ends, it stays only if more thinking follows.
 """
 
@@ -36,11 +36,11 @@ SYNTAX: Final = CallSyntax(
 )
 
 _GAP: Final = re.compile(f"[{WHITE_SPACE},]*")
-"""What may stand between two calls behind one opening tag."""
+"""What may stand between two calls after one opening tag."""
 
 
 class Hermes(TextStage):
-    """States: in the content, behind an opening tag, in a call, behind a call."""
+    """States: in the content, after an opening tag, in a call, after a call."""
 
     markers = frozenset({OPENING, CLOSING})
 
@@ -93,7 +93,7 @@ class Hermes(TextStage):
         return found.end
 
     def _read_opening(self, text: str, at: int, _out: list[Item]) -> int:
-        """White space behind the tag, and the bracket of a list if there is one."""
+        """White space after the tag, and the bracket of a list if there is one."""
         end = skip_space(text, at)
         if end < len(text):
             self._in_list = text[end] == "["
@@ -141,8 +141,8 @@ class Hermes(TextStage):
         self._state = self._read_gap if is_object else self._read_content
 
     def _read_gap(self, text: str, at: int, out: list[Item]) -> int:
-        """Behind a call: another one may follow, or the end of the list."""
-        end = _behind_gap(text, at)
+        """After a call: another one may follow, or the end of the list."""
+        end = _after_gap(text, at)
         self._raw.append(text[at:end])
         if end == len(text):
             return end
@@ -167,6 +167,6 @@ class Hermes(TextStage):
             self._has_text = True
 
 
-def _behind_gap(text: str, at: int) -> int:
+def _after_gap(text: str, at: int) -> int:
     match = _GAP.match(text, at)
     return match.end() if match else at

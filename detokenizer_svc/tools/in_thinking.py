@@ -17,7 +17,7 @@ from detokenizer_svc.stage import FinishReason, ParserContext, Stage
 
 
 class CallsInThinking(Stage):
-    """Reads the thinking with a tool parser of its own; leaves the answer to the stage behind it."""
+    """Reads the thinking with a tool parser of its own; leaves the answer to the stage after it."""
 
     def __init__(self, parser: Callable[[ParserContext], Stage], context: ParserContext) -> None:
         self._parser = parser(replace(context, in_thinking=True))

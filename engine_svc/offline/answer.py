@@ -1,4 +1,4 @@
-"""What is known of one prompt's answer: token ids as they come, text once they are all there."""
+"""The answer to one prompt: token ids as they come, and the text that the detokenizer makes of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from collections.abc import Sequence as SequenceOf
 from typing import NotRequired, TypedDict, cast
 
-from engine_svc.offline.stop_search import StopSearch
+from detokenizer_svc.deltas import Content
+from detokenizer_svc.formatter import EngineEnd, Formatter
 from engine_svc.offline.text import Text
 from engine_svc.output import RequestOutput
 from engine_svc.request import ChoiceOutput, FinishReason, Request, TokenLogprobs
@@ -39,10 +40,14 @@ class Output(Choice):
 class Answer:
     """Collects what the engine says of one request."""
 
-    def __init__(self, request: Request, stop: tuple[str, ...], text: Text) -> None:
+    def __init__(self, request: Request, stop: tuple[str, ...], text: Text, *, continues_prompt: bool = False) -> None:
+        """``continues_prompt``: the text goes on with the prompt's. Raises ``InvalidRequest`` for a bad stop string."""
         params = request.sampling_params
-        self._choices = [_Choice(StopSearch(stop, params.min_tokens, text) if stop else None) for _ in range(params.n)]
-        self._text = text
+        tail = request.prompt_token_ids if continues_prompt else ()
+        self._choices = [
+            _Choice(text.formatter(stop, min_tokens=params.min_tokens, prompt_tail=tail), has_stop=bool(stop))
+            for _ in range(params.n)
+        ]
         self._params = params
         self._prompt_logprobs: list[dict[int, float] | None] = [None]
 
@@ -65,7 +70,7 @@ class Answer:
     def _result(self, choice: _Choice) -> Choice:
         assert choice.finish_reason is not None
         result: Choice = {
-            "text": choice.text(self._text),
+            "text": choice.text,
             "token_ids": choice.token_ids,
             "finish_reason": choice.finish_reason,
         }
@@ -79,28 +84,42 @@ def _by_token_id(token_ids: SequenceOf[int], logprobs: SequenceOf[TokenLogprobs]
 
 
 class _Choice:
-    def __init__(self, search: StopSearch | None) -> None:
+    """Without stop strings, the text is made once at the end, which costs a tenth."""
+
+    def __init__(self, formatter: Formatter, *, has_stop: bool) -> None:
         self.token_ids: list[int] = []
         self.logprobs: list[TokenLogprobs] = []
         self.finish_reason: FinishReason | None = None
-        self._search = search
-        self._ended_by_token = False
+        self._formatter = formatter
+        self._has_stop = has_stop
+        self._pieces: list[str] = []
+        self._num_formatted = 0
+
+    @property
+    def text(self) -> str:
+        return "".join(self._pieces)
 
     def hear(self, new: ChoiceOutput) -> bool:
         """Whether a stop string is now complete."""
-        num_known = len(self.token_ids)
+        if self.finish_reason is not None:
+            return False
         self.token_ids += new.token_ids
         self.logprobs += new.logprobs
         self.finish_reason = new.finish_reason
-        self._ended_by_token = new.matched_token_id is not None
-        num_needed = self._search.feed(new.token_ids) if self._search is not None else None
-        if num_needed is None:
+        if not self._has_stop and new.finish_reason is None:
             return False
-        del self.token_ids[num_known + num_needed :], self.logprobs[num_known + num_needed :]
+        return self._format(None if new.finish_reason is None else _end(new, new.finish_reason))
+
+    def _format(self, end: EngineEnd | None) -> bool:
+        formatted = self._formatter.feed(self.token_ids[self._num_formatted :], end)
+        self._pieces += [delta.text for delta in formatted.deltas if isinstance(delta, Content)]
+        self._num_formatted += formatted.num_tokens
+        if formatted.ending is None or formatted.ending.matched_stop is None:
+            return False
+        del self.token_ids[self._num_formatted :], self.logprobs[self._num_formatted :]
         self.finish_reason = "stop"
         return True
 
-    def text(self, text: Text) -> str:
-        if self._search is not None and self._search.matched:
-            return self._search.text
-        return text.decode(self.token_ids[:-1] if self._ended_by_token else self.token_ids)
+
+def _end(new: ChoiceOutput, reason: FinishReason) -> EngineEnd:
+    return EngineEnd(reason, by_token=new.matched_token_id is not None)

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from prometheus_client import CollectorRegistry
 
+from detokenizer_svc.stop import check_stop_strings
 from engine_svc.config import Settings
 from engine_svc.constraint import Constraint, Grammar
 from engine_svc.execution.runner import Runner
@@ -37,16 +38,25 @@ class Generator:
         self._next_group_id = 0
 
     def generate(
-        self, prompts: SequenceOf[SequenceOf[int]], params: SequenceOf[SamplingParams], *, show_progress: bool
+        self,
+        prompts: SequenceOf[SequenceOf[int]],
+        params: SequenceOf[SamplingParams],
+        *,
+        show_progress: bool,
+        continue_prompts: bool = False,
     ) -> list[Output]:
         """Answers in the order of the prompts, of which each has its own parameters.
 
+        With ``continue_prompts`` the texts go on with the prompts', so none loses the space before its first word.
         Raises ``ValueError`` before anything is computed if the model cannot do one of them, ``RuntimeError`` if one
         fails, and what SIGINT is made to raise, between two steps.
         """
         pairs = zip(prompts, params, strict=True)
         requests = [self._request(number, prompt, one) for number, (prompt, one) in enumerate(pairs)]
-        answers = [Answer(request, one.stop_strings, self._text) for request, one in zip(requests, params, strict=True)]
+        answers = [
+            Answer(request, one.stop_strings, self._text, continues_prompt=continue_prompts)
+            for request, one in zip(requests, params, strict=True)
+        ]
         with Interrupts() as interrupts, Progress(len(requests), shown=show_progress and bool(requests)) as progress:
             running = {self._add(request): answer for request, answer in zip(requests, answers, strict=True)}
             try:
@@ -65,6 +75,7 @@ class Generator:
             resolved = params.resolve(rest)
             check_prompt(tuple(prompt), self._info.vocab_size)
             check_sampling(resolved, self._info.vocab_size)
+            check_stop_strings(params.stop_strings)
             grammar = None if resolved.constraint is None else self._compile(resolved.constraint)
         except InvalidRequest as error:
             raise ValueError(f"prompt {number}: {told(error)}") from None

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Mapping
 from collections.abc import Sequence as SequenceOf
+from functools import partial
 from numbers import Integral
 from operator import index
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
@@ -23,7 +25,7 @@ from engine_svc.offline.generator import Generator
 from engine_svc.offline.params import SamplingParams, told
 from engine_svc.offline.text import Text, load_text
 from svclib.config import ServiceSettings, SettingsError, faults
-from svclib.errors import InvalidRequest
+from svclib.errors import InvalidRequest, ServiceError
 
 if TYPE_CHECKING:
     from engine_svc.embedding.embedder import Embedder
@@ -65,6 +67,7 @@ class LLM:
         except SettingsError as error:
             raise ValueError(str(error)) from error
         self._lock = threading.Lock()
+        weakref.finalize(self, self._text.close)
 
     def get_tokenizer(self) -> Any:
         """The model's tokenizer, as transformers has it."""
@@ -96,17 +99,22 @@ class LLM:
         """Answer a conversation, or many of them at once. See ``generate`` for everything but the messages.
 
         Messages are dicts as in the OpenAI API, written as a prompt by the model's own template or ``chat_template``,
-        to which ``chat_template_kwargs`` are variables. Raises what the template raises.
+        to which ``chat_template_kwargs`` are variables: the prompt is that of the service for the same request. Raises
+        ``ValueError`` for what the template cannot express, or refuses.
         """
-        options = {
-            "tools": None if tools is None else list(tools),
-            "chat_template": chat_template,
-            "add_generation_prompt": add_generation_prompt and not continue_final_message,
-            "continue_final_message": continue_final_message,
-            **(chat_template_kwargs or {}),
-        }
-        prompts = [self._text.encode_chat(conversation, **options) for conversation in _conversations(messages)]
-        return self._run(prompts, sampling_params, use_tqdm)
+        encode = partial(
+            self._text.encode_chat,
+            tools=tools,
+            chat_template=chat_template,
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=continue_final_message,
+            chat_template_kwargs=chat_template_kwargs,
+        )
+        try:
+            prompts = [encode(conversation) for conversation in _conversations(messages)]
+        except ServiceError as error:
+            raise ValueError(told(error)) from None
+        return self._run(prompts, sampling_params, use_tqdm, continue_prompts=continue_final_message)
 
     def embed(
         self,
@@ -141,12 +149,14 @@ class LLM:
             raise TypeError(f"a prompt is a string or a list of token ids, not {type(prompt).__name__}")
         return [index(token_id) for token_id in prompt]
 
-    def _run(self, prompts: list[list[int]], sampling_params: Params, use_tqdm: bool) -> list[Output]:
+    def _run(
+        self, prompts: list[list[int]], sampling_params: Params, use_tqdm: bool, *, continue_prompts: bool = False
+    ) -> list[Output]:
         if not isinstance(self._model, Generator):
             raise ValueError("this model embeds and does not generate")
         params = _one_for_each(prompts, sampling_params)
         with self._lock:
-            return self._model.generate(prompts, params, show_progress=use_tqdm)
+            return self._model.generate(prompts, params, show_progress=use_tqdm, continue_prompts=continue_prompts)
 
 
 def _load(settings: Settings) -> tuple[Generator | Embedder, Text]:

@@ -13,7 +13,7 @@ from typing import Any, Final, get_args
 from engine_svc import request
 from engine_svc.constraint import Constraint, ConstraintKind
 from engine_svc.validation import check_sampling
-from svclib.errors import InvalidRequest
+from svclib.errors import InvalidRequest, ServiceError
 
 _ANY_LENGTH: Final = 2**32 - 1
 _ANY_VOCABULARY: Final = 2**32
@@ -111,7 +111,7 @@ class SamplingParams:
         )
 
 
-def told(error: InvalidRequest) -> str:
+def told(error: ServiceError) -> str:
     """The message of an error, with the field that it is about."""
     names_it = error.param is None or error.param in error.message
     return error.message if names_it else f"{error.param}: {error.message}"

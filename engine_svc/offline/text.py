@@ -1,58 +1,151 @@
-"""The model's tokenizer: text and conversations to token ids, and back."""
+"""Text and conversations to token ids, and back, by the code of the tokenizer and the detokenizer services.
+
+So a conversation is the same prompt here and over HTTP, and a text ends at the same place.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as SequenceOf
+from dataclasses import replace
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from engine_svc.weights.errors import ModelLoadError
-from engine_svc.weights.source import locate
-from modelfiles.lfs import check_no_pointers
+from detokenizer_svc.deltas import Content
+from detokenizer_svc.formatter import EngineEnd, FormatSpec, Formatter
+from detokenizer_svc.stage import ReasoningState
+from detokenizer_svc.vocabulary import Vocabulary
+from engine_svc.offline.conversation import read_conversation
+from engine_svc.offline.transformers_tokenizer import transformers_tokenizer
+from engine_svc.weights.errors import load_errors
+from modelfiles.errors import ModelFileError
+from modelfiles.location import locate
+from modelfiles.token_table import TokenTable, read_token_table, table_of_tokenizer
+from modelfiles.tokenizer import LoadedTokenizer, load_tokenizer
+from svclib.config import SettingsError
+from tokenizer_svc.limits import DEFAULT_LIMITS
+from tokenizer_svc.prompt_tokenizer import PromptTokenizer
+from tokenizer_svc.renderer import Renderer
+
+PROMPT_TAIL_TOKENS: Final = 8
+"""Of a prompt that the answer continues, as many as a character's bytes can be spread over, and more."""
+_MAX_TEMPLATES: Final = 8
 
 
 class Text:
-    """Wraps a tokenizer of transformers. Texts are the program's own: control tokens spelled in them become those."""
+    """One model's tokenizer and vocabulary. Owns a child process that renders chat templates, until ``close``.
 
-    def __init__(self, tokenizer: Any) -> None:
-        """Raises ``ValueError`` for a tokenizer that is not one of the ``tokenizers`` library."""
-        if not tokenizer.is_fast:
-            raise ValueError(f"{type(tokenizer).__name__} is not supported: there must be a tokenizer.json")
-        self.tokenizer = tokenizer
-        self._backend = tokenizer.backend_tokenizer
-        self._backend.no_truncation()
-        self._backend.no_padding()
+    Texts are the program's own: control tokens spelled in them become those. Conversations are a client's.
+    """
+
+    def __init__(self, path: Path, loaded: LoadedTokenizer) -> None:
+        self._path = path
+        self._loaded = loaded
+        self._renderer = Renderer(1, DEFAULT_LIMITS)
+        self._no_chat = ""
+        """Why the model's own chat template cannot be used; empty if it can."""
+        self._prompts = self._own_prompts()
+        self._with_template = lru_cache(_MAX_TEMPLATES)(self._prompts_of)
+
+    def close(self) -> None:
+        """End the child process."""
+        self._renderer.close()
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """As transformers has it."""
+        return transformers_tokenizer(self._path)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The detokenizer's. Raises ``ModelLoadError`` for a tokenizer whose tokens are written in an unknown way."""
+        with load_errors():
+            return Vocabulary.of_table(self._table())
 
     @property
     def eos_token_ids(self) -> frozenset[int]:
-        eos = self.tokenizer.eos_token_id
-        return frozenset() if eos is None else frozenset((eos,))
+        """The tokens that end a turn, by the files and the chat template."""
+        return frozenset(self._prompts.eos_token_ids)
 
     def encode(self, text: str) -> list[int]:
         """Ids of a prompt, with the tokens that the model wants around it, but never with two that begin a sequence.
 
         A prompt made by a chat template often spells the first one itself.
         """
-        ids: list[int] = self._backend.encode(text).ids
-        bos = self.tokenizer.bos_token_id
-        doubled = bos is not None and ids[:2] == [bos, bos] and text.startswith(self.tokenizer.bos_token)
-        return ids[1:] if doubled else ids
+        ids = self._prompts.tokenize(text, "prompt", add_special_tokens=True, parse_special_tokens=True)
+        bos = self._prompts.bos_token_id
+        spelled = self._loaded.special_tokens.get("bos_token", "")
+        return ids[1:] if bos is not None and ids[:2] == [bos, bos] and text.startswith(spelled) else ids
 
-    def encode_chat(self, messages: SequenceOf[Any], **options: Any) -> list[int]:
-        """Ids of a conversation, written by the model's chat template in transformers' sandbox.
+    def encode_chat(
+        self,
+        messages: SequenceOf[Mapping[str, Any]],
+        *,
+        tools: SequenceOf[Mapping[str, Any]] | None = None,
+        chat_template: str | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+    ) -> list[int]:
+        """Ids of a conversation, written by the model's chat template or another one.
 
-        ``options`` are those of ``apply_chat_template``. Raises ``ValueError`` when the model has no template, and what
-        the template raises.
+        Raises ``ValueError`` or ``InvalidRequest`` for what the template cannot express, and if there is none.
         """
-        text = self.tokenizer.apply_chat_template(list(messages), tokenize=False, **options)
-        ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
-        return ids
+        conversation = read_conversation(
+            messages,
+            tools=tools or (),
+            add_generation_prompt=add_generation_prompt and not continue_final_message,
+            continue_final_message=continue_final_message,
+            template_kwargs=chat_template_kwargs or {},
+        )
+        return self._prompts_for(chat_template).render(conversation).token_ids
+
+    def formatter(self, stop: tuple[str, ...], *, min_tokens: int = 0, prompt_tail: SequenceOf[int] = ()) -> Formatter:
+        """Makes the text of one answer. ``prompt_tail`` is the end of a prompt that the answer continues.
+
+        Raises ``InvalidRequest`` for a stop string that no output can be searched for.
+        """
+        spec = FormatSpec(
+            prompt_tail_ids=tuple(prompt_tail[-PROMPT_TAIL_TOKENS:]),
+            stop=stop,
+            reasoning_state=ReasoningState.CLOSED,
+            min_tokens=min_tokens,
+        )
+        return Formatter(self.vocabulary, spec)
 
     def decode(self, token_ids: Iterable[int]) -> str:
         """Their text, without special tokens."""
-        text: str = self._backend.decode(list(token_ids), skip_special_tokens=True)
-        return text
+        formatted = self.formatter(()).feed(list(token_ids), EngineEnd("length"))
+        return "".join(delta.text for delta in formatted.deltas if isinstance(delta, Content))
+
+    def _table(self) -> TokenTable:
+        """From the files, as the detokenizer's, or else as transformers has made it of others."""
+        try:
+            return read_token_table(self._path)
+        except ModelFileError:
+            return table_of_tokenizer(self._loaded.tokenizer)
+
+    def _own_prompts(self) -> PromptTokenizer:
+        """With the model's own templates, if they can be used: programs that never chat need none."""
+        try:
+            return PromptTokenizer(self._loaded, self._renderer.template)
+        except SettingsError as error:
+            self._no_chat = str(error)
+            return PromptTokenizer(replace(self._loaded, chat_templates={}), self._renderer.template)
+
+    def _prompts_for(self, chat_template: str | None) -> PromptTokenizer:
+        if chat_template is None and self._no_chat:
+            raise ValueError(self._no_chat)
+        return self._prompts if chat_template is None else self._with_template(chat_template)
+
+    def _prompts_of(self, chat_template: str) -> PromptTokenizer:
+        """With another template: its text, or the name of one of the model's own."""
+        source = self._loaded.chat_templates.get(chat_template, chat_template)
+        try:
+            return PromptTokenizer(replace(self._loaded, chat_templates={"default": source}), self._renderer.template)
+        except SettingsError as error:
+            raise ValueError(str(error)) from None
 
 
 def load_text(model: str) -> Text:
@@ -60,34 +153,6 @@ def load_text(model: str) -> Text:
 
     Raises ``ModelLoadError`` if there is no such model, or no usable tokenizer.
     """
-    path = locate(model)
-    try:
-        if path.is_dir():
-            check_no_pointers(path, ("*.json", "*.jinja", "*.model"))
-        return Text(_from_gguf(path) if path.suffix == ".gguf" else _from_hugging_face(model))
-    except Exception as error:  # The libraries raise whatever they like at files they do not understand.
-        raise ModelLoadError(f"cannot load a tokenizer from {model}: {error}") from error
-
-
-def _from_gguf(path: Path) -> Any:
-    """The tokenizer of the services, in transformers' clothes: it has the chat templates, and their sandbox."""
-    from transformers import TokenizersBackend
-
-    from modelfiles.gguf_tokenizer import load_gguf_tokenizer
-
-    loaded = load_gguf_tokenizer(path)
-    templates = dict(loaded.chat_templates)
-    return TokenizersBackend(  # type: ignore[no-untyped-call]
-        tokenizer_object=loaded.tokenizer,
-        post_processor=loaded.tokenizer.post_processor,
-        chat_template=templates if templates.keys() - {"default"} else templates.get("default"),
-        **loaded.special_tokens,
-    )
-
-
-def _from_hugging_face(model: str) -> Any:
-    from transformers import AutoTokenizer
-
-    folder = Path(model).expanduser()
-    source, is_local = (str(folder), True) if folder.is_dir() else (model, False)
-    return AutoTokenizer.from_pretrained(source, local_files_only=is_local, trust_remote_code=False)
+    with load_errors():
+        path = locate(model)
+        return Text(path, load_tokenizer(str(path)))

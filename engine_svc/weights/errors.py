@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from modelfiles.errors import ModelFileError
@@ -13,9 +15,16 @@ class ModelLoadError(SettingsError):
     """The model that the settings name is missing, damaged or not supported; the message says what would do."""
 
 
-def check_is_file_itself(path: Path) -> None:
-    """Raises ``ModelLoadError`` for a Git LFS pointer."""
+@contextmanager
+def load_errors() -> Iterator[None]:
+    """Raise a ``ModelFileError`` from within as ``ModelLoadError``."""
     try:
-        check_not_pointer(path)
+        yield
     except ModelFileError as error:
         raise ModelLoadError(str(error)) from error
+
+
+def check_is_file_itself(path: Path) -> None:
+    """Raises ``ModelLoadError`` for a Git LFS pointer."""
+    with load_errors():
+        check_not_pointer(path)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from engine_svc.weights.errors import ModelLoadError
 from engine_svc.weights.gguf_architectures import ARCHITECTURES, Architecture
-from engine_svc.weights.gguf_header import GgufHeader
+from modelfiles.gguf_header import GgufHeader
 
 ROPE_FACTORS: Final = "rope_freqs.weight"
 """The tensor by which llama.cpp divides the rotary frequencies (Llama 3.1 and later)."""

@@ -15,12 +15,12 @@ import torch
 from gguf.quants import dequantize
 from torch import Tensor
 
-from engine_svc.weights.errors import ModelLoadError
+from engine_svc.weights.errors import ModelLoadError, load_errors
 from engine_svc.weights.gguf_architectures import Architecture
 from engine_svc.weights.gguf_blocks import KEPT, read_blocks
 from engine_svc.weights.gguf_config import ROPE_TENSORS, RopeFactors, architecture_of, read_config
-from engine_svc.weights.gguf_header import TensorInfo, read_header
 from engine_svc.weights.quantized import QuantizedRows
+from modelfiles.gguf_header import TensorInfo, read_header
 from modelfiles.gguf_vocabulary import turn_ends_in_metadata
 
 _CHUNK_ELEMENTS: Final = 1 << 20
@@ -39,7 +39,8 @@ class GgufFile:
     """A checkpoint in one file (see ``engine_svc.weights.checkpoint.Checkpoint``)."""
 
     def __init__(self, path: Path) -> None:
-        header = read_header(path)
+        with load_errors():
+            header = read_header(path)
         self._data = np.memmap(path, mode="r")
         self._infos = {info.name: info for info in header.tensors}
         self._architecture = architecture_of(path, header)
@@ -120,7 +121,7 @@ class _Tensor:
 
 
 def hugging_face_name(name: str, architecture: Architecture) -> str:
-    """The name of a tensor in a Hugging Face checkpoint; a name nobody knows stays as it is."""
+    """The name of a tensor in a Hugging Face checkpoint; an unknown name stays as it is."""
     layer = _LAYER.fullmatch(name)
     prefix, rest = (f"model.layers.{layer[1]}.", layer[2]) if layer else ("", name)
     stem, dot, kind = rest.rpartition(".")

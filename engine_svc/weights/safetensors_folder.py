@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +10,11 @@ from typing import Any, Final
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from engine_svc.weights.errors import ModelLoadError, check_is_file_itself
-from modelfiles.errors import ModelFileError
+from engine_svc.weights.errors import ModelLoadError, check_is_file_itself, load_errors
+from modelfiles.json_file import read_json
+from modelfiles.safetensors_files import weight_files
 from modelfiles.turn_ends import turn_ends_in
 
-_INDEX: Final = "model.safetensors.index.json"
 _ELEMENT_TYPES: Final = ("F64", "F32", "F16", "BF16")
 
 
@@ -26,13 +25,15 @@ class SafetensorsFolder:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.config: dict[str, Any] = _read_json(folder / "config.json")
+        with load_errors():
+            self.config: dict[str, Any] = read_json(folder / "config.json")
         if "quantization_config" in self.config:
             raise ModelLoadError(
                 f"{folder}: quantised safetensors are not supported; use F32, F16, BF16 or a .gguf file"
             )
-        self.eos_token_ids = _eos_token_ids(folder)
-        self._files = _weight_files(folder)
+        with load_errors():
+            self.eos_token_ids = tuple(sorted(turn_ends_in(folder)))
+            self._files = weight_files(folder)
 
     def tensors(self) -> Iterator[_Tensor]:
         for path in self._files:
@@ -66,33 +67,3 @@ class _Tensor:
 def _describe(path: Path, file: Any, name: str) -> _Tensor:
     header = file.get_slice(name)
     return _Tensor(name, tuple(header.get_shape()), header.get_dtype(), path, file)
-
-
-def _weight_files(folder: Path) -> list[Path]:
-    index = folder / _INDEX
-    shards = _read_json(index).get("weight_map", {}) if index.is_file() else {"": "model.safetensors"}
-    names = sorted(set(shards.values()))
-    missing = [name for name in names if not (folder / name).is_file()]
-    if missing or not names:
-        raise ModelLoadError(
-            f"{folder} lacks {', '.join(missing) or 'weights'}; weights are read from safetensors only"
-        )
-    return [folder / name for name in names]
-
-
-def _eos_token_ids(folder: Path) -> tuple[int, ...]:
-    try:
-        return tuple(sorted(turn_ends_in(folder)))
-    except ModelFileError as error:
-        raise ModelLoadError(str(error)) from error
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    check_is_file_itself(path)
-    try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise ModelLoadError(f"{path} cannot be read: {error}") from error
-    if not isinstance(content, dict):
-        raise ModelLoadError(f"{path} is not a JSON object")
-    return content

@@ -1,62 +1,14 @@
-"""Where a model's files are. Knows nothing of what is in them."""
+"""Where the model is that the settings name."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from typing import Final
 
-from huggingface_hub import snapshot_download
-
-from engine_svc.weights.errors import ModelLoadError
-
-_HUB_ID: Final = re.compile(r"[\w.-]+/[\w.-]+")
-_HUB_FILES: Final = [
-    "config.json",
-    "generation_config.json",
-    "model*.safetensors",
-    "model.safetensors.index.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    # How sentence-transformers uses the model.
-    "modules.json",
-    "sentence_bert_config.json",
-    "*_Pooling/config.json",
-]
+from engine_svc.weights.errors import load_errors
+from modelfiles import location
 
 
 def locate(model: str) -> Path:
-    """The folder or .gguf file of ``model``: a path, or a Hugging Face id, which is downloaded if it is not cached.
-
-    Raises ``ModelLoadError`` if there is no such thing.
-    """
-    path = Path(model).expanduser()
-    if path.is_file() and path.suffix != ".gguf":
-        raise ModelLoadError(f"{model} is neither a folder nor a .gguf file")
-    if path.is_file():
-        return path
-    if path.is_dir():
-        return _inside(path)
-    if not _HUB_ID.fullmatch(model):
-        raise ModelLoadError(f"{model} does not exist; give a folder, a .gguf file or a Hugging Face id (owner/name)")
-    return _inside(_download(model))
-
-
-def _inside(folder: Path) -> Path:
-    """The folder itself when it has a config.json, else the one .gguf file in it."""
-    if (folder / "config.json").is_file():
-        return folder
-    files = sorted(folder.glob("*.gguf"))
-    if len(files) == 1:
-        return files[0]
-    found = ", ".join(file.name for file in files) or "none"
-    raise ModelLoadError(f"{folder} has no config.json and not exactly one .gguf file (found: {found})")
-
-
-def _download(model: str) -> Path:
-    try:
-        return Path(snapshot_download(model, allow_patterns=_HUB_FILES))
-    # The hub's client lets through errors of its own, of its HTTP library and of the operating system.
-    except Exception as error:
-        reason = str(error).partition("\n")[0]
-        raise ModelLoadError(f"{model} is no local path and could not be downloaded: {reason}") from error
+    """See ``modelfiles.location.locate``. Raises ``ModelLoadError``."""
+    with load_errors():
+        return location.locate(model)

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from detokenizer_svc.deltas import Content, Delta, Reasoning, ToolCallPiece
 from detokenizer_svc.formatter import Ending, EngineEnd, FormatSpec, Formatter
-from detokenizer_svc.loading import simulated_vocabulary
 from detokenizer_svc.stage import FinishReason, ParserContext, Tool
 from detokenizer_svc.vocabulary import Vocabulary
+from modelfiles.token_table import simulated_table, table_of
 
 WholeT = TypeVar("WholeT", str, bytes, list[int], range)
 
-BYTES = simulated_vocabulary()
+BYTES = Vocabulary.of_table(simulated_table())
 """One token for each byte."""
 SIZES = (1, 2, 3, 5, 8, 10**9)
 """Sizes of the pieces that an output is cut into."""
 WEATHER = Tool("get_weather", '{"type": "object", "properties": {"city": {"type": "string"}}}')
+
+
+def from_json(description: dict[str, Any], config: dict[str, Any]) -> Vocabulary:
+    """Of the contents of ``tokenizer.json`` and ``tokenizer_config.json``. Raises ``ModelFileError``."""
+    return Vocabulary.of_table(table_of(description, config))
 
 
 @dataclass

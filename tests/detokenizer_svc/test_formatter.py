@@ -173,7 +173,7 @@ def test_where_only_the_answer_is_constrained_calls_in_thinking_are_thinking(siz
         reasoning_parser="think", reasoning_state=ReasoningState.OPEN, tool_parser="hermes", tools=(WEATHER,)
     )
     assert run_text(spec, CALL, size).calls
-    spec = replace(spec, calls_behind_thinking=True)
+    spec = replace(spec, calls_after_reasoning=True)
     output = run_text(spec, CALL, size)
     assert (output.reasoning, output.calls) == (CALL, [])
     output = run_text(spec, f"{CALL}</think>{CALL}", size)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from detokenizer_svc.formatter import FormatSpec
-from detokenizer_svc.loading import VocabularyError, from_json
 from detokenizer_svc.text_steps import TextSteps
 from modelfiles.decoder_steps import ReplaceText, StripText
-from tests.detokenizer_svc.given import cut_by, run
+from modelfiles.errors import ModelFileError
+from tests.detokenizer_svc.given import cut_by, from_json, run
 
 MARK = "▁"
 PIECES = (
@@ -155,7 +155,5 @@ def test_only_what_can_still_change_is_held() -> None:
 
 def test_a_step_that_cannot_be_done_piece_by_piece_is_refused_by_name() -> None:
     for step in (replace("a+", "", "Regex"), metaspace("always")):
-        with pytest.raises(
-            VocabularyError, match=f"decoder step '{step['type']}'.* on the whole text is not supported"
-        ):
+        with pytest.raises(ModelFileError, match=f"decoder step '{step['type']}'.* on the whole text is not supported"):
             from_json(description([FUSE, step]), {})

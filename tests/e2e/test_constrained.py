@@ -12,10 +12,10 @@ from jsonschema import Draft202012Validator
 from openai import BadRequestError, pydantic_function_tool
 from pydantic import BaseModel, Field
 
+from modelfiles.simulated import CHAT_TEMPLATE
 from tests.e2e.test_openai_client import collect
 from tests.schemas import SCHEMAS
 from tests.stack import Stack, running_stack
-from tokenizer_svc.simulated import CHAT_TEMPLATE
 
 MODEL = "smollm2-135m-instruct"
 ASK: list[Any] = [{"role": "user", "content": "Describe a day in the life of a cat. Answer in JSON."}]

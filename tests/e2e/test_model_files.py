@@ -16,7 +16,7 @@ from tests.modelfiles.given import control
 from tests.modelfiles.test_gguf_tokenizer import deepseek, sentencepiece
 from tests.stack import Stack, running_stack
 from tests.tokenizer_svc import templates, tiny
-from tests.tokenizer_svc.test_loading import DEEPSEEK_TEMPLATE, PHI3_TEMPLATE
+from tests.tokenizer_svc.test_gguf_chats import DEEPSEEK_TEMPLATE, PHI3_TEMPLATE
 
 HI: Any = [{"role": "user", "content": "hi"}]
 

@@ -11,10 +11,9 @@ from modelfiles.token_spelling import (
     METASPACE,
     WORD_PIECE,
     Spelling,
-    added_tokens,
-    model_tokens,
     spelling_of,
 )
+from modelfiles.tokenizer_json import added_tokens, model_tokens
 
 
 @pytest.mark.parametrize(

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from detokenizer_svc.loading import load as load_vocabulary
+from detokenizer_svc.server import load_vocabulary
 from engine_svc.executors.simulated.vocabulary import load_vocabulary as load_size
 from engine_svc.grammar.token_bytes import read_token_bytes
 from engine_svc.offline.text import load_text
 from modelfiles.errors import ModelFileError
 from modelfiles.gguf_tokenizer import load_gguf_tokenizer
 from modelfiles.token_table import read_token_table
+from modelfiles.tokenizer import load_tokenizer as load
 from tests.modelfiles.given import POINTER, control, user_defined
 from tests.modelfiles.test_gguf_tokenizer import UNK_BOS_EOS, byte_level, deepseek, sentencepiece
 from tests.tokenizer_svc.local import compiled
-from tokenizer_svc.loading import load
 from tokenizer_svc.prompt_tokenizer import PromptTokenizer
 
 TEXTS = ("hi x", " hi\n\nx", "1234 é", "<s>hi</s>", "<｜User｜>hi<｜Assistant｜>", "<think>x</think>  ")

@@ -11,9 +11,9 @@ import pytest
 from tokenizers import pre_tokenizers
 from transformers import AutoTokenizer
 
+from modelfiles.tokenizer import LoadedTokenizer, load_tokenizer
 from tests.fetch_tokenizers import FOLDER
 from tests.tokenizer_svc.local import compiled
-from tokenizer_svc.loading import LoadedTokenizer, load
 from tokenizer_svc.prompt_tokenizer import PromptTokenizer
 
 SMOLLM2: Final = "smollm2"
@@ -47,7 +47,7 @@ def template_file(name: str) -> Path | None:
 @cache
 def loaded(name: str) -> LoadedTokenizer:
     """What its files say."""
-    return load(str(source(name)), template_file(name))
+    return load_tokenizer(str(source(name)), template_file(name))
 
 
 @cache

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models
 
+from modelfiles.token_spelling import byte_alphabet
 from tests.tokenizer_svc import tiny
-from tokenizer_svc.byte_tokens import ByteTokens, NoSuchBytes, byte_alphabet
+from tokenizer_svc.byte_tokens import ByteTokens, NoSuchBytes
 from tokenizer_svc.encoder import Encoder
 
 CONTROLS = (*tiny.CONTROLS, *tiny.TAGS)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from modelfiles.simulated import CHAT_TEMPLATE
 from svclib.errors import InvalidRequest, Unsupported
 from tests.tokenizer_svc import templates
 from tests.tokenizer_svc.local import compiled
@@ -17,7 +18,6 @@ from tokenizer_svc.conversation import Conversation, Message, Tool, ToolCall
 from tokenizer_svc.limits import LimitExceeded
 from tokenizer_svc.reasoning import ReasoningState
 from tokenizer_svc.sandbox import SandboxedTemplate
-from tokenizer_svc.simulated import CHAT_TEMPLATE
 from tokenizer_svc.template import TemplateFault
 
 CONTROLS = frozenset({"<|im_start|>", "<|im_end|>", "<s>", "</s>", "<think>", "</think>"})

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from modelfiles.simulated import CHAT_TEMPLATE
 from tests.tokenizer_svc import templates
 from tokenizer_svc.formats import reasoning_format, tool_format
-from tokenizer_svc.simulated import CHAT_TEMPLATE
 
 
 @pytest.mark.parametrize(

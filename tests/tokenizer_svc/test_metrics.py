@@ -3,15 +3,15 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry
 
+from modelfiles.tokenizer import load_tokenizer
 from protos import simulated
 from svclib.errors import TABLE, Overloaded, Unsupported
 from tests.tokenizer_svc.local import compiled
 from tokenizer_svc.conversation import Conversation, Message
-from tokenizer_svc.loading import load
 from tokenizer_svc.metrics import TokenizerMetrics
 from tokenizer_svc.prompt_tokenizer import PromptTokenizer
 
-TOKENIZER = PromptTokenizer(load(simulated.MODEL_NAME), compiled)
+TOKENIZER = PromptTokenizer(load_tokenizer(simulated.MODEL_NAME), compiled)
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from modelfiles.simulated import CHAT_TEMPLATE
 from tests.tokenizer_svc import templates
 from tests.tokenizer_svc.local import compiled
 from tokenizer_svc.capabilities import Capabilities, NullContent
 from tokenizer_svc.probe import probe
-from tokenizer_svc.simulated import CHAT_TEMPLATE
 from tokenizer_svc.template import TemplateFault
 
 SPECIAL = {"bos_token": "<s>", "eos_token": "</s>"}

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
+from modelfiles.token_spelling import byte_alphabet, byte_fallback_tokens
 from svclib.errors import ContextLengthExceeded
 from tests.tokenizer_svc import real, tiny
-from tokenizer_svc.byte_tokens import byte_alphabet, fallback_names
 from tokenizer_svc.prompt_length import PromptLength, WidestToken, widest_token
 
 LETTERS = {letter: token_id for token_id, letter in enumerate(byte_alphabet())}
@@ -184,7 +184,7 @@ def test_pre_tokenizers_that_drop_text(pre_tokenizer: pre_tokenizers.PreTokenize
     assert (widest_token(tokenizer) is not None) is known
 
 
-BYTES = {name: i for i, name in enumerate(fallback_names())}
+BYTES = {name: i for i, name in enumerate(byte_fallback_tokens())}
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,13 @@ import time
 import pytest
 from tokenizers import AddedToken, Tokenizer
 
+from modelfiles.tokenizer import LoadedTokenizer
 from svclib.config import SettingsError
 from svclib.errors import InvalidRequest, Unsupported
 from tests.tokenizer_svc import templates, tiny
 from tests.tokenizer_svc.local import compiled
 from tokenizer_svc.conversation import Conversation, Message, Tool
 from tokenizer_svc.formats import THINK_TAGS
-from tokenizer_svc.loading import LoadedTokenizer
 from tokenizer_svc.prompt_tokenizer import PromptTokenizer
 from tokenizer_svc.reasoning import ReasoningState
 

@@ -14,6 +14,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from tokenizers import Tokenizer, models
 
+from modelfiles.tokenizer import LoadedTokenizer, load_tokenizer
 from protos import simulated
 from protos.v1 import common_pb2
 from protos.v1 import tokenizer_pb2 as pb
@@ -26,7 +27,6 @@ from tests.tokenizer_svc.local import compiled
 from tokenizer_svc.conversation import Conversation
 from tokenizer_svc.encoder import Encoder
 from tokenizer_svc.limits import Limits
-from tokenizer_svc.loading import LoadedTokenizer, load
 from tokenizer_svc.metrics import TokenizerMetrics
 from tokenizer_svc.pool import Pool
 from tokenizer_svc.prompt_tokenizer import PromptTokenizer, TokenizedPrompt
@@ -74,7 +74,7 @@ async def served(tokenizer: PromptTokenizer | None, workers: int = 2, max_waitin
 
 @pytest.fixture(scope="module")
 def tokenizer() -> PromptTokenizer:
-    return PromptTokenizer(load(simulated.MODEL_NAME), compiled)
+    return PromptTokenizer(load_tokenizer(simulated.MODEL_NAME), compiled)
 
 
 @pytest.fixture

@@ -14,33 +14,35 @@ from engine_svc.offline.text import Text, load_text
 from engine_svc.weights.errors import ModelLoadError
 
 
-def words() -> Text:
+@pytest.fixture
+def words(tmp_path: Path) -> Text:
     """Two words, and a token that begins each text."""
     backend = Tokenizer(WordLevel({"<s>": 0, "a": 1, "b": 2}, unk_token="b"))
     backend.pre_tokenizer = WhitespaceSplit()
     backend.decoder = Fuse()
     backend.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
     backend.enable_truncation(max_length=3)
-    return Text(PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>", eos_token="b"))
+    PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>", eos_token="b").save_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    return load_text(str(tmp_path))
 
 
-def test_a_prompt_gets_the_token_that_begins_a_text_once() -> None:
-    text = words()
-    assert text.encode("a b") == [0, 1, 2]
-    assert text.encode("<s> a b") == [0, 1, 2]
-    assert text.encode("<s> <s> a") == [0, 0, 1]
+def test_a_prompt_gets_the_token_that_begins_a_text_once(words: Text) -> None:
+    assert words.encode("a b") == [0, 1, 2]
+    assert words.encode("<s> a b") == [0, 1, 2]
+    assert words.encode("<s> <s> a") == [0, 0, 1]
 
 
-def test_no_truncation() -> None:
-    assert len(words().encode("a " * 50)) == 51
+def test_no_truncation(words: Text) -> None:
+    assert len(words.encode("a " * 50)) == 51
 
 
-def test_special_tokens_are_no_text() -> None:
-    assert words().decode([0, 1, 0, 1]) == "aa"
+def test_special_tokens_are_no_text(words: Text) -> None:
+    assert words.decode([0, 1, 0, 1]) == "aa"
 
 
-def test_the_token_that_ends_a_text() -> None:
-    assert words().eos_token_ids == {2}
+def test_the_token_that_ends_a_text(words: Text) -> None:
+    assert words.eos_token_ids == {2}
 
 
 def test_a_gguf_file_and_a_folder_give_the_same(smollm2: Path, tiny_folder: str) -> None:

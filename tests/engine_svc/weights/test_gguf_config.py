@@ -11,7 +11,7 @@ from engine_svc.models.registry import find_family
 from engine_svc.weights.errors import ModelLoadError
 from engine_svc.weights.gguf_architectures import ARCHITECTURES
 from engine_svc.weights.gguf_config import ROPE_FACTORS, SHORT_ROPE_FACTORS, RopeFactors, read_config
-from engine_svc.weights.gguf_header import GgufHeader, TensorInfo
+from modelfiles.gguf_header import GgufHeader, TensorInfo
 
 METADATA: dict[str, Any] = {
     "general.architecture": "llama",

@@ -8,7 +8,8 @@ import pytest
 from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import BPE
 
-from engine_svc.executors.simulated.vocabulary import Vocabulary, load_vocabulary
+from engine_svc.executors.simulated.vocabulary import load_vocabulary
+from modelfiles.vocabulary_facts import VocabularyFacts
 from protos import simulated
 from svclib.config import SettingsError
 from tests.modelfiles.given import POINTER
@@ -25,20 +26,25 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("source", ["", "simulated"])
 def test_the_simulated_models_own(source: str) -> None:
-    assert load_vocabulary(source) == Vocabulary(simulated.VOCAB_SIZE, (simulated.EOS_TOKEN_ID,))
+    assert load_vocabulary(source) == VocabularyFacts(simulated.VOCAB_SIZE, (simulated.EOS_TOKEN_ID,))
 
 
 def test_a_folder_without_configuration(folder: Path) -> None:
-    assert load_vocabulary(str(folder)) == Vocabulary(5, ())
+    assert load_vocabulary(str(folder)) == VocabularyFacts(5, ())
 
 
 @pytest.mark.parametrize(
     ("eos", "expected"),
-    [("<end>", (4,)), ({"content": "<end>"}, (4,)), ("a", (0,)), (None, ()), ("<unknown>", ()), ({}, ())],
+    [("<end>", (4,)), ({"content": "<end>"}, (4,)), ("a", (0,)), (None, ()), ({}, ())],
 )
 def test_a_folder_that_names_its_end_token(folder: Path, eos: object, expected: tuple[int, ...]) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": eos}))
-    assert load_vocabulary(str(folder)) == Vocabulary(5, expected)
+    assert load_vocabulary(str(folder)) == VocabularyFacts(5, expected)
+
+
+def test_an_end_token_without_an_id_is_appended(folder: Path) -> None:
+    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<unknown>"}))
+    assert load_vocabulary(str(folder)) == VocabularyFacts(6, (5,))
 
 
 @pytest.mark.parametrize(("eos", "expected"), [(2, (2,)), (None, ())])
@@ -52,7 +58,7 @@ def test_a_gguf_file(tmp_path: Path, eos: int | None, expected: tuple[int, ...])
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    assert load_vocabulary(str(path)) == Vocabulary(3, expected)
+    assert load_vocabulary(str(path)) == VocabularyFacts(3, expected)
 
 
 def test_no_tokenizer_is_a_bad_setting(tmp_path: Path) -> None:
@@ -76,7 +82,7 @@ def test_added_tokens_and_ends_of_a_turn_that_configurations_name(folder: Path) 
     (folder / "tokenizer_config.json").write_text(json.dumps(added))
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": 0}))
     (folder / "config.json").write_text(json.dumps({"eos_token_id": [4]}))
-    assert load_vocabulary(str(folder)) == Vocabulary(8, (0, 4, 7))
+    assert load_vocabulary(str(folder)) == VocabularyFacts(8, (0, 4, 7))
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "generation_config.json", "x.gguf"])

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from modelfiles.simulated import simulated_tokenizer
+from modelfiles.tokenizer import load_tokenizer
 from protos import simulated
 from tests.tokenizer_svc.local import compiled
 from tokenizer_svc.conversation import Conversation, Message, Tool, ToolCall
-from tokenizer_svc.loading import load
 from tokenizer_svc.prompt_tokenizer import PromptTokenizer
-from tokenizer_svc.simulated import simulated_tokenizer
 
-SIMULATED = PromptTokenizer(load(simulated.MODEL_NAME), compiled)
+SIMULATED = PromptTokenizer(load_tokenizer(simulated.MODEL_NAME), compiled)
 CALL = ToolCall("c1", "get_weather", '{"city":"Zürich"}')
 
 

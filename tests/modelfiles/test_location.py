@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from engine_svc.weights.errors import ModelLoadError
-from engine_svc.weights.source import locate
+from modelfiles.errors import ModelFileError
+from modelfiles.location import locate
 
 
 def test_a_folder_with_a_config(tmp_path: Path) -> None:
@@ -31,12 +31,12 @@ def test_a_folder_with_two_gguf_files_is_a_choice_we_do_not_make(tmp_path: Path)
     (tmp_path / "q4.gguf").touch()
     (tmp_path / "q8.gguf").touch()
 
-    with pytest.raises(ModelLoadError, match=r"q4\.gguf, q8\.gguf"):
+    with pytest.raises(ModelFileError, match=r"q4\.gguf, q8\.gguf"):
         locate(str(tmp_path))
 
 
 def test_an_empty_folder(tmp_path: Path) -> None:
-    with pytest.raises(ModelLoadError, match="found: none"):
+    with pytest.raises(ModelFileError, match="found: none"):
         locate(str(tmp_path))
 
 
@@ -50,7 +50,7 @@ def test_the_home_folder_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_another_kind_of_file(tmp_path: Path) -> None:
     (tmp_path / "model.bin").touch()
 
-    with pytest.raises(ModelLoadError, match=r"neither a folder nor a \.gguf file"):
+    with pytest.raises(ModelFileError, match=r"neither a folder nor a \.gguf file"):
         locate(str(tmp_path / "model.bin"))
 
 
@@ -58,7 +58,7 @@ def test_another_kind_of_file(tmp_path: Path) -> None:
 def test_what_is_neither_there_nor_an_id(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
-    with pytest.raises(ModelLoadError):
+    with pytest.raises(ModelFileError):
         locate(model)
 
 
@@ -82,5 +82,5 @@ def test_an_id_that_is_in_the_cache(hub: Path) -> None:
 
 @pytest.mark.usefixtures("hub")
 def test_an_id_that_cannot_be_fetched_is_named() -> None:
-    with pytest.raises(ModelLoadError, match="some-org/no-model is no local path and could not be downloaded"):
+    with pytest.raises(ModelFileError, match="some-org/no-model is no local path and could not be downloaded"):
         locate("some-org/no-model")

@@ -1,6 +1,6 @@
-"""Loads tokenizers: a Hugging Face folder or id, a GGUF file, or the simulated model's.
+"""A model's tokenizer with its chat templates: from a Hugging Face folder or id, a GGUF file, or the simulated model's.
 
-transformers takes a second to import, and only Hugging Face's folders need it: so it is imported where it is used.
+transformers takes a second to import, and only Hugging Face's files need it: so it is imported where it is used.
 """
 
 from __future__ import annotations
@@ -8,17 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from tokenizers import Tokenizer
 
 from modelfiles.errors import ModelFileError
 from modelfiles.gguf_tokenizer import load_gguf_tokenizer
 from modelfiles.lfs import check_no_pointers, check_not_pointer
-from modelfiles.turn_ends import CONFIG_FILES, turn_ends_of
+from modelfiles.simulated import CHAT_TEMPLATE, simulated_tokenizer
+from modelfiles.turn_ends import turn_ends_in
 from protos import simulated
-from svclib.config import SettingsError
-from tokenizer_svc.simulated import CHAT_TEMPLATE, simulated_tokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +36,10 @@ class LoadedTokenizer:
         return self.tokenizer.token_to_id(self.special_tokens.get("bos_token", ""))
 
 
-def load(source: str, chat_template: Path | None = None) -> LoadedTokenizer:
+def load_tokenizer(source: str, chat_template: Path | None = None) -> LoadedTokenizer:
     """Load from ``simulated``, a .gguf file, a folder or a Hugging Face id; ``chat_template`` replaces its templates.
 
-    Raises ``SettingsError``.
+    Raises ``ModelFileError``.
     """
     loaded = _load(source)
     if chat_template is None:
@@ -50,7 +48,7 @@ def load(source: str, chat_template: Path | None = None) -> LoadedTokenizer:
         check_not_pointer(chat_template)
         return replace(loaded, chat_templates={"default": chat_template.read_text(encoding="utf-8")})
     except (OSError, UnicodeDecodeError, ModelFileError) as error:
-        raise SettingsError(f"cannot read the chat template {chat_template}: {error}") from None
+        raise ModelFileError(f"cannot read the chat template {chat_template}: {error}") from None
 
 
 def _load(source: str) -> LoadedTokenizer:
@@ -61,10 +59,8 @@ def _load(source: str) -> LoadedTokenizer:
         return (
             _from_gguf(path) if path.suffix == ".gguf" else _from_hugging_face(str(path) if path.is_dir() else source)
         )
-    except SettingsError:
-        raise
     except Exception as error:  # The libraries raise whatever they like at files they do not understand.
-        raise SettingsError(f"cannot load a tokenizer from {source}: {error}") from error
+        raise ModelFileError(f"cannot load a tokenizer from {source}: {error}") from error
 
 
 def _simulated() -> LoadedTokenizer:
@@ -74,14 +70,6 @@ def _simulated() -> LoadedTokenizer:
         chat_templates={"default": CHAT_TEMPLATE},
         eos_token_ids=(simulated.EOS_TOKEN_ID,),
     )
-
-
-def _logging_with_ours() -> None:
-    """Let what transformers logs go where our logs go, in their form."""
-    from transformers.utils import logging
-
-    logging.disable_default_handler()
-    logging.enable_propagation()
 
 
 def _from_gguf(path: Path) -> LoadedTokenizer:
@@ -98,33 +86,26 @@ def _from_hugging_face(source: str) -> LoadedTokenizer:
     """From files that transformers reads. There must be a tokenizer of the ``tokenizers`` library among them."""
     from transformers import AutoTokenizer
 
-    _logging_with_ours()
+    _log_with_ours()
     is_local = Path(source).is_dir()
     if is_local:
         check_no_pointers(Path(source), ("*.json", "*.jinja", "*.model"))
     backend = AutoTokenizer.from_pretrained(source, local_files_only=is_local, trust_remote_code=False)
     if not backend.is_fast:
-        raise SettingsError(f"{type(backend).__name__} is not supported: there must be a tokenizer.json")
+        raise ModelFileError(f"{type(backend).__name__} is not supported: there must be a tokenizer.json")
     templates = backend.chat_template or {}
     own = () if backend.eos_token_id is None else (backend.eos_token_id,)
     return LoadedTokenizer(
         tokenizer=backend.backend_tokenizer,
         special_tokens=backend.special_tokens_map,
         chat_templates={"default": templates} if isinstance(templates, str) else templates,
-        eos_token_ids=tuple(dict.fromkeys((*_ends_in_configs(source), *own))),
+        eos_token_ids=tuple(dict.fromkeys((*turn_ends_in(source), *own))),
     )
 
 
-def _ends_in_configs(source: str) -> tuple[int, ...]:
-    """The ends of a turn that the configurations of a folder or a Hugging Face id name."""
-    from transformers.utils.hub import cached_file
+def _log_with_ours() -> None:
+    """Let what transformers logs go where our logs go, in their form."""
+    from transformers.utils import logging
 
-    paths = [_cached(cached_file, source, name) for name in CONFIG_FILES]
-    return turn_ends_of(Path(path) for path in paths if path is not None)
-
-
-def _cached(cached_file: Any, source: str, name: str) -> Any:
-    """The path of one file, None if there is none."""
-    return cached_file(
-        source, name, _raise_exceptions_for_missing_entries=False, _raise_exceptions_for_connection_errors=False
-    )
+    logging.disable_default_handler()
+    logging.enable_propagation()

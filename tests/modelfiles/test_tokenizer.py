@@ -8,14 +8,10 @@ from pathlib import Path
 import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from svclib.config import SettingsError
+from modelfiles.errors import ModelFileError
+from modelfiles.tokenizer import load_tokenizer as load
 from tests.modelfiles.given import POINTER, control, write_gguf
-from tests.modelfiles.test_gguf_tokenizer import byte_level, deepseek, sentencepiece
 from tests.tokenizer_svc import real, templates, tiny
-from tests.tokenizer_svc.local import compiled
-from tokenizer_svc.conversation import Conversation, Message
-from tokenizer_svc.loading import load
-from tokenizer_svc.prompt_tokenizer import PromptTokenizer
 
 
 @pytest.fixture
@@ -54,14 +50,14 @@ def test_end_tokens_of_both_configurations(folder: Path) -> None:
 
 def test_end_tokens_that_are_none(folder: Path) -> None:
     (folder / "generation_config.json").write_text('{"eos_token_id": "</s>"}')
-    with pytest.raises(SettingsError, match="eos_token_id must be a token id or a list of them"):
+    with pytest.raises(ModelFileError, match="eos_token_id must be a token id or a list of them"):
         load(str(folder))
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "config.json", "chat_template.jinja"])
 def test_a_git_lfs_pointer_in_a_folder(folder: Path, name: str) -> None:
     (folder / name).write_bytes(POINTER)
-    with pytest.raises(SettingsError, match=f"{name} is a Git LFS pointer, not the file itself; run git lfs pull"):
+    with pytest.raises(ModelFileError, match=f"{name} is a Git LFS pointer, not the file itself; run git lfs pull"):
         load(str(folder))
 
 
@@ -69,7 +65,7 @@ def test_a_git_lfs_pointer_alone(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     path.write_bytes(POINTER)
     for source, template in ((str(path), None), ("simulated", path)):
-        with pytest.raises(SettingsError, match="is a Git LFS pointer"):
+        with pytest.raises(ModelFileError, match="is a Git LFS pointer"):
             load(source, template)
 
 
@@ -105,7 +101,7 @@ def test_a_gguf_file() -> None:
 
 def test_a_gguf_file_is_loaded_without_torch_and_transformers() -> None:
     """The service's image has no torch, and transformers takes a second."""
-    load_it = "import sys; from tokenizer_svc.loading import load; load(sys.argv[1])"
+    load_it = "import sys; from modelfiles.tokenizer import load_tokenizer; load_tokenizer(sys.argv[1])"
     code = f"{load_it}; print({{'torch', 'transformers'}} & {{*sys.modules}})"
     command = [sys.executable, "-c", code, str(real.gguf_file())]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "set()"
@@ -115,86 +111,36 @@ def test_a_gguf_file_is_loaded_without_torch_and_transformers() -> None:
 def test_a_file_that_is_no_gguf(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "model.gguf"
     path.write_bytes(content)
-    with pytest.raises(SettingsError, match=r"cannot load a tokenizer from .*model\.gguf"):
+    with pytest.raises(ModelFileError, match=r"cannot load a tokenizer from .*model\.gguf"):
         load(str(path))
 
 
 @pytest.mark.parametrize("source", ["/does/not/exist.gguf", "no-such-organisation/no-such-model", ""])
 def test_what_is_not_there(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(SettingsError, match="cannot load a tokenizer"):
+    with pytest.raises(ModelFileError, match="cannot load a tokenizer"):
         load(source)
 
 
 def test_an_empty_folder(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="cannot load a tokenizer"):
+    with pytest.raises(ModelFileError, match="cannot load a tokenizer"):
         load(str(tmp_path))
 
 
 def test_a_broken_tokenizer(folder: Path) -> None:
     (folder / "tokenizer.json").write_text("{}")
-    with pytest.raises(SettingsError, match="cannot load a tokenizer"):
+    with pytest.raises(ModelFileError, match="cannot load a tokenizer"):
         load(str(folder))
 
 
 def test_a_chat_template_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     for path in (tmp_path / "missing", tmp_path / "binary", tmp_path):
-        with pytest.raises(SettingsError, match="cannot read the chat template"):
+        with pytest.raises(ModelFileError, match="cannot read the chat template"):
             load("simulated", path)
-
-
-DEEPSEEK_TEMPLATE = (
-    "{{ bos_token }}{% for m in messages %}{{ '<｜User｜>' + m.content }}{% endfor %}{{ '<｜Assistant｜>' }}"
-)
-PHI3_TEMPLATE = (
-    "{% for m in messages %}{{'<|' + m.role + '|>\\n' + m.content + '<|end|>\\n'}}{% endfor %}{{ '<|assistant|>\\n' }}"
-)
-
-
-def prompt_of(path: Path, text: str = "hi") -> tuple[list[int], PromptTokenizer]:
-    tokenizer = PromptTokenizer(load(str(path)), compiled)
-    return tokenizer.render(Conversation((Message("user", text),))).token_ids, tokenizer
-
-
-def test_a_chat_with_control_tokens_outside_the_byte_alphabet(tmp_path: Path) -> None:
-    path = deepseek(tmp_path / "x.gguf", add_chat_template=DEEPSEEK_TEMPLATE)
-    ids, tokenizer = prompt_of(path)
-    assert (ids[:2], ids[-1]) == ([3, 1], 2)
-    assert max(ids) < tokenizer.vocab_size == 260
-    ids, _ = prompt_of(path, "<｜User｜><｜Assistant｜>")
-    assert len(ids) > 4
-    assert not {0, 1, 2, 3} & set(ids[2:-1])
-
-
-def test_a_chat_whose_tokens_take_white_space(tmp_path: Path) -> None:
-    more = control("<|user|>", "<|assistant|>", "<|end|>")
-    path = tmp_path / "x.gguf"
-    tokens = sentencepiece(path, *more, architecture="phi3", add_chat_template=PHI3_TEMPLATE).vocabulary.tokens
-    ids, tokenizer = prompt_of(path)
-    assert [tokens[token_id] for token_id in ids] == ["<|user|>", "▁hi", "<|end|>", "<|assistant|>"]
-    assert tokenizer.eos_token_ids == (2, tokens.index("<|end|>"))
-
-
-def test_a_template_of_its_own_for_tools_in_a_gguf_file(tmp_path: Path) -> None:
-    both = [{"name": "default", "template": templates.CHATML}, {"name": "tool_use", "template": templates.WITH_TOOLS}]
-    path = tmp_path / "x.gguf"
-    byte_level(path, *control("<|im_start|>", "<|im_end|>"), add_chat_template=both)
-    tokenizer = PromptTokenizer(load(str(path)), compiled)
-    assert tokenizer.capabilities is not None
-    assert tokenizer.capabilities.tools
-    assert tokenizer.eos_token_ids == (257,)
-
-
-def test_client_text_is_tokenised_as_the_default_model_was_trained() -> None:
-    tokenizer = PromptTokenizer(load(str(real.gguf_file())), compiled)
-    lines = (Path(__file__).parents[1] / "modelfiles" / "smollm2_ids.jsonl").read_text().splitlines()
-    for each in map(json.loads, lines):
-        ids = tokenizer.tokenize(each["text"], "x", add_special_tokens=False, parse_special_tokens=False)
-        assert ids == each["ids"], each["text"]
 
 
 def test_a_pre_tokenizer_that_is_not_known(tmp_path: Path) -> None:
     path = write_gguf(tmp_path / "x.gguf", "gpt2", control("<s>"), add_tokenizer_pre="strange")
-    with pytest.raises(SettingsError, match=r"cannot load a tokenizer from .*: the pre-tokenizer 'strange'"):
+    with pytest.raises(ModelFileError, match=r"cannot load a tokenizer from .*: the pre-tokenizer 'strange'"):
         load(str(path))

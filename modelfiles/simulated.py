@@ -10,8 +10,8 @@ from typing import Final
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
+from modelfiles.token_spelling import byte_alphabet
 from protos import simulated
-from tokenizer_svc.byte_tokens import byte_alphabet
 
 CHAT_TEMPLATE: Final = r"""
 {%- set has_system = messages[0].role == 'system' %}

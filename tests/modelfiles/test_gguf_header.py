@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine_svc.weights.errors import ModelLoadError
-from engine_svc.weights.gguf_header import read_header
+from modelfiles.errors import ModelFileError
+from modelfiles.gguf_header import read_header
 from tests.engine_svc import tiny
 
 
@@ -72,7 +72,7 @@ def test_an_alignment_of_zero_is_refused(tmp_path: Path) -> None:
     writer.write_kv_data_to_file()
     writer.close()
 
-    with pytest.raises(ModelLoadError, match="alignment 0"):
+    with pytest.raises(ModelFileError, match="alignment 0"):
         read_header(tmp_path / "zero.gguf")
 
 
@@ -105,7 +105,7 @@ def test_a_file_that_ends_early_is_refused(
     cut = tmp_path_factory.mktemp("cut") / "cut.gguf"
     cut.write_bytes(content[: data.draw(st.integers(0, end - 1))])
 
-    with pytest.raises(ModelLoadError):
+    with pytest.raises(ModelFileError):
         read_header(cut)
 
 
@@ -121,7 +121,7 @@ def test_a_changed_byte_is_read_or_refused_but_never_worse(
 
     try:
         tensors = read_header(changed).tensors
-    except ModelLoadError:
+    except ModelFileError:
         tensors = ()
     assert all(tensor.offset + tensor.num_rows * tensor.row_bytes <= len(content) for tensor in tensors)
 
@@ -129,17 +129,17 @@ def test_a_changed_byte_is_read_or_refused_but_never_worse(
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "empty"),
-        (b"PK\x03\x04 a zip file of some length, surely no GGUF", "does not start with GGUF"),
+        (b"", "is not a GGUF file"),
+        (b"PK\x03\x04 a zip file of some length, surely no GGUF", "is not a GGUF file"),
         (b"GGUF" + (1).to_bytes(4, "little") + bytes(16), "version 1"),
         (b"GGUF" + (3).to_bytes(4, "big") + bytes(16), "version"),
-        (b"GGUF" + (3).to_bytes(4, "little") + b"\xff" * 16, "ends in its header|unpack"),
+        (b"GGUF" + (3).to_bytes(4, "little") + b"\xff" * 16, "is damaged: its header does not follow the format"),
     ],
 )
 def test_what_is_no_gguf_file_is_refused_with_a_reason(tmp_path: Path, content: bytes, reason: str) -> None:
     (tmp_path / "odd.gguf").write_bytes(content)
 
-    with pytest.raises(ModelLoadError, match=reason):
+    with pytest.raises(ModelFileError, match=reason):
         read_header(tmp_path / "odd.gguf")
 
 

@@ -4,8 +4,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine_svc.offline.stop_search import StopSearch
+from engine_svc.offline.answer import Answer
+from engine_svc.offline.params import SamplingParams
 from engine_svc.offline.text import Text
+from engine_svc.output import RequestOutput
+from engine_svc.request import ChoiceOutput, Request
 
 alphabet = st.sampled_from(["a", "b", "ab", " a", "  ", "\n", "é", "😀", "日本", "<|im_end|>", ". The"])
 texts = st.lists(alphabet, max_size=20).map("".join)
@@ -21,15 +24,21 @@ def tokens(text: Text, string: str) -> list[int]:
 
 def search(text: Text, stop: list[str], token_ids: list[int], sizes: list[int], min_tokens: int = 0) -> tuple[str, int]:
     """The text up to a stop string, and how many tokens it took; 0 if none was found."""
-    found, at, number = StopSearch(stop, min_tokens, text), 0, 0
+    found, at, number = answer(text, stop, min_tokens), 0, 0
     while at < len(token_ids):
         size = sizes[number % len(sizes)]
-        needed = found.feed(token_ids[at : at + size])
-        if needed is not None:
-            assert found.matched
-            return found.text, at + needed
+        part = tuple(token_ids[at : at + size])
+        if list(found.hear(RequestOutput(0, [ChoiceOutput(0, part)]))):
+            return found.result()["text"], len(found.result()["token_ids"])
         at, number = at + size, number + 1
-    return found.text, 0
+    list(found.hear(RequestOutput(0, [ChoiceOutput(0, (), finish_reason="length")])))
+    return found.result()["text"].rstrip("\N{REPLACEMENT CHARACTER}"), 0
+
+
+def answer(text: Text, stop: list[str], min_tokens: int) -> Answer:
+    params = SamplingParams(max_tokens=100, min_tokens=min_tokens).resolve(100)
+    request = Request("r", (1,), params, frozenset(), arrived_at=0.0)
+    return Answer(request, tuple(stop), text)
 
 
 def expected(text: Text, stop: list[str], token_ids: list[int], min_tokens: int) -> tuple[str, int]:
@@ -80,4 +89,8 @@ def test_bytes_of_a_character_in_several_tokens(text: Text, size: int) -> None:
 def test_special_tokens_are_no_text(text: Text) -> None:
     token_ids = tokens(text, "one<|im_end|> two")
     assert search(text, ["e t"], token_ids, [1])[0] == "on"
-    assert search(text, ["<|im_end|>"], token_ids, [1]) == ("one two", 0)
+
+
+def test_a_stop_string_may_spell_a_special_token(text: Text) -> None:
+    token_ids = tokens(text, "one<|im_end|> two")
+    assert search(text, ["<|im_end|>"], token_ids, [1]) == ("one", len(tokens(text, "one")) + 1)

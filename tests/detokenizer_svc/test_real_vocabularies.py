@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from detokenizer_svc.formatter import FormatSpec
-from detokenizer_svc.loading import VocabularyError, from_gguf, from_json, load
+from detokenizer_svc.server import load_vocabulary as load
 from detokenizer_svc.vocabulary import Vocabulary
+from modelfiles.errors import ModelFileError
 from protos import simulated
-from tests.detokenizer_svc.given import cut, run
+from svclib.config import SettingsError
+from tests.detokenizer_svc.given import cut, from_json, run
 from tests.modelfiles.given import POINTER
 
 FOLDER = Path(__file__).parents[2] / ".models" / "tokenizers"
@@ -163,7 +165,7 @@ def test_word_pieces_are_words_and_what_goes_on_within_them() -> None:
     ],
 )
 def test_what_is_not_supported_is_said(content: dict[str, Any], message: str) -> None:
-    with pytest.raises(VocabularyError, match=message):
+    with pytest.raises(ModelFileError, match=message):
         from_json(content, {})
 
 
@@ -178,19 +180,19 @@ def test_a_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(None, r"has no tokenizer\.json"), ("{", "cannot read"), ("[]", "holds no JSON object"), ("\x00", "cannot read")],
+    [(None, r"has no tokenizer\.json"), ("{", "cannot read"), ("[]", "is not a JSON object"), ("\x00", "cannot read")],
 )
 def test_folders_that_cannot_be_used(tmp_path: Path, content: str | None, message: str) -> None:
     if content is not None:
         (tmp_path / "tokenizer.json").write_text(content)
-    with pytest.raises(VocabularyError, match=message):
+    with pytest.raises(SettingsError, match=message):
         load(str(tmp_path))
 
 
 def test_an_id_that_is_not_to_be_had(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(VocabularyError, match=r"cannot get tokenizer\.json of 'nobody/nothing'"):
+    with pytest.raises(SettingsError, match=r"cannot get tokenizer\.json of 'nobody/nothing'"):
         load("nobody/nothing")
 
 
@@ -229,7 +231,7 @@ SENTENCEPIECE_TYPES = [
 
 
 def test_a_sentencepiece_gguf_file(tmp_path: Path) -> None:
-    vocabulary = from_gguf(gguf(tmp_path / "x.gguf", "llama", SENTENCEPIECE, SENTENCEPIECE_TYPES))
+    vocabulary = load(str(gguf(tmp_path / "x.gguf", "llama", SENTENCEPIECE, SENTENCEPIECE_TYPES)))
     assert vocabulary.text_by_id == (b"", b"", b"\n", b" a", b"  ", b"<tool >", b"<0x>")
     assert dict(vocabulary.special) == {0: "<unk>", 1: "<s>"}
 
@@ -241,13 +243,13 @@ def test_a_byte_level_gguf_file(tmp_path: Path) -> None:
         ["Ġa", "<|eot|>", "<Ġ>"],
         [TokenType.NORMAL, TokenType.CONTROL, TokenType.USER_DEFINED],
     )
-    assert from_gguf(path).bytes_by_id == (b" a", b"<|eot|>", "<Ġ>".encode())
+    assert load(str(path)).bytes_by_id == (b" a", b"<|eot|>", "<Ġ>".encode())
     assert load(str(gguf(tmp_path / "y.gguf", "gpt2", ["Ġa"], None))).text_by_id == (b" a",)
 
 
 @pytest.mark.parametrize("model", ["bert", "rwkv", None])
 def test_a_gguf_file_of_another_kind(tmp_path: Path, model: str | None) -> None:
-    with pytest.raises(VocabularyError, match=f"of kind {model!r}, which is not supported"):
+    with pytest.raises(SettingsError, match=f"of kind {model!r}, which is not supported"):
         load(str(gguf(tmp_path / "x.gguf", model, ["a"], None)))
 
 
@@ -261,7 +263,7 @@ def gguf_files(tmp_path: Path) -> Iterator[Path]:
 
 def test_gguf_files_that_cannot_be_read(tmp_path: Path) -> None:
     for path in gguf_files(tmp_path):
-        with pytest.raises(VocabularyError, match="cannot read"):
+        with pytest.raises(SettingsError, match="cannot read"):
             load(str(path))
 
 
@@ -269,5 +271,5 @@ def test_gguf_files_that_cannot_be_read(tmp_path: Path) -> None:
 def test_git_lfs_pointers(tmp_path: Path, name: str) -> None:
     (tmp_path / "tokenizer.json").write_text(json.dumps(description({"type": "ByteLevel"}, {"a": 0})))
     (tmp_path / name).write_bytes(POINTER)
-    with pytest.raises(VocabularyError, match="is a Git LFS pointer, not the file itself; run git lfs pull"):
+    with pytest.raises(SettingsError, match="is a Git LFS pointer, not the file itself; run git lfs pull"):
         load(str(tmp_path / name if name == "x.gguf" else tmp_path))
