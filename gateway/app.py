@@ -13,13 +13,13 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.errors import Problem
+from gateway.api.chat.route import chat_routes
+from gateway.api.middleware import BodyLimit, ErrorBodies, RequestContext
+from gateway.api.models.route import model_routes
+from gateway.api.status.route import status_routes
 from gateway.gateway import Gateway
-from gateway.limits import MAX_PATH_CHARS
-from gateway.middleware import BodyLimit, ErrorBodies, RequestContext
-from gateway.routes.chat import chat_routes
-from gateway.routes.models import model_routes
-from gateway.routes.status import status_routes
+from gateway.http.errors import Problem
+from gateway.policy.limits import MAX_PATH_CHARS
 from svclib.errors import NotFound
 
 

@@ -7,18 +7,18 @@ import time
 import structlog
 from prometheus_client import CollectorRegistry
 
-from gateway.admission import Admission
-from gateway.balancer import Balancer
-from gateway.clients.detokenizer import DetokenizerClient
-from gateway.clients.engine import SessionEngine
-from gateway.clients.tokenizer import TokenizerClient
+from gateway.api.reader import RequestReader
 from gateway.config import Settings, split
+from gateway.generation.model import Model, ParserChoice
+from gateway.generation.pipeline import Pipeline
 from gateway.http.bodies import Bodies, ReadingLimits
-from gateway.loads import EngineLoadCollector
 from gateway.metrics import GatewayMetrics
-from gateway.model import Model, ParserChoice
-from gateway.pipeline import Pipeline
-from gateway.reader import RequestReader
+from gateway.policy.admission import Admission
+from gateway.replicas.balancer import Balancer
+from gateway.replicas.clients.detokenizer import DetokenizerClient
+from gateway.replicas.clients.engine import SessionEngine
+from gateway.replicas.clients.tokenizer import TokenizerClient
+from gateway.replicas.loads import EngineLoadCollector
 from svclib.errors import Unavailable
 from svclib.session import SessionLimits
 

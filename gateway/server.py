@@ -25,7 +25,7 @@ from gateway.config import Settings
 from gateway.gateway import Gateway
 from gateway.http.connection import Connection, ConnectionSettings
 from gateway.http.pool import ConnectionPool, raise_file_limit
-from gateway.limits import WRITE_BUFFER_BYTES
+from gateway.policy.limits import WRITE_BUFFER_BYTES
 from svclib import logging
 from svclib.errors import Unavailable
 from svclib.metrics import serve_metrics

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from openai import APIError
 
-from gateway.clients import health
+from gateway.replicas import health
 from protos.v1 import detokenizer_pb2, tokenizer_pb2
 from svclib.errors import (
     TABLE,
