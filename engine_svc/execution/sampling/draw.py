@@ -55,7 +55,7 @@ def _scaled(logits: Scores, temperatures: list[float]) -> Scores:
 def _keys(states: SequenceOf[SamplingState]) -> Keys:
     return position_keys(
         [state.params.seed for state in states],
-        [state.sequence.index for state in states],
+        [state.sequence.choice_index for state in states],
         [state.position for state in states],
     )
 
