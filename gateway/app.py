@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from http import HTTPStatus
+from typing import Final, TypeAlias
 
-from fastapi import APIRouter, FastAPI
-from fastapi.routing import APIRoute
+from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
 
 from gateway.api.chat.route import chat_routes
 from gateway.api.middleware import BodyLimit, ErrorBodies, RequestContext
@@ -22,14 +23,17 @@ from gateway.http.errors import Problem
 from gateway.policy.limits import MAX_PATH_CHARS
 from svclib.errors import NotFound
 
+Endpoint: TypeAlias = Callable[[Gateway], Sequence[BaseRoute]]
 
-def build_app(gateway: Gateway) -> FastAPI:
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (chat_routes, model_routes, status_routes)
+"""All endpoints; see docs/adding-an-endpoint.md."""
+
+
+def build_app(gateway: Gateway, endpoints: Iterable[Endpoint] = ENDPOINTS) -> Starlette:
     """All routes of a gateway, and what happens to every request on its way to them, from the outside in."""
-    app = FastAPI(
-        title="Pellucid",
-        openapi_url=None,
-        redirect_slashes=False,
-        telemetry={"tracing": False, "metrics": False, "logs": False},
+    routes = [route for endpoint in endpoints for route in endpoint(gateway)]
+    app = Starlette(
+        routes=routes,
         middleware=[
             Middleware(RequestContext, metrics=gateway.metrics),
             Middleware(ErrorBodies),
@@ -37,10 +41,8 @@ def build_app(gateway: Gateway) -> FastAPI:
         ],
         exception_handlers={HTTPException: _http_error},
     )
-    routers = (chat_routes(gateway), model_routes(gateway), status_routes(gateway))
-    for router in routers:
-        app.include_router(router)
-    app.state.routes = _routes(routers)
+    app.router.redirect_slashes = False
+    app.state.routes = _listed(routes)
     return app
 
 
@@ -60,13 +62,12 @@ def _shown(path: str) -> str:
     return path if len(path) <= MAX_PATH_CHARS else f"{path[:MAX_PATH_CHARS]}…"
 
 
-def _routes(routers: Iterable[APIRouter]) -> list[str]:
+def _listed(routes: Iterable[BaseRoute]) -> list[str]:
     """As ``GET /v1/models``; what can be asked with HEAD as well is not said twice."""
-    routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
     return sorted(
         f"{method} {route.path.replace(':path}', '}')}"
         for route in routes
-        if not route.path.endswith("/")
+        if isinstance(route, Route) and not route.path.endswith("/")
         for method in sorted((route.methods or set()) - {"HEAD"})
     )
 

@@ -19,6 +19,7 @@ from svclib.errors import PayloadTooLarge, ServiceError, public
 UNMATCHED: Final = "unmatched"
 _PROBES: Final = frozenset({"/health", "/ready", "/metrics"})
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
+_TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 log = structlog.get_logger(__name__)
 
@@ -31,7 +32,8 @@ class RequestContext:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        record = RequestRecord(_request_id(Headers(scope=scope)))
+        headers = Headers(scope=scope)
+        record = RequestRecord(_request_id(headers), traceparent=_traceparent(headers))
         scope["state"]["record"] = record
         status = CLIENT_CLOSED
 
@@ -105,6 +107,12 @@ class BodyLimit:
     def _check(self, size: int) -> None:
         if size > self._max_bytes:
             raise PayloadTooLarge(f"the body is larger than {self._max_bytes} bytes")
+
+
+def _traceparent(headers: Headers) -> str:
+    """What the client traces, if it is of the form of W3C Trace Context."""
+    given = headers.get("traceparent", "")
+    return given if _TRACEPARENT.fullmatch(given) else ""
 
 
 def _request_id(headers: Headers) -> str:

@@ -11,12 +11,24 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gateway.generation.peers import CallSyntax
 from gateway.generation.request import Tool
 from gateway.policy.limits import MAX_TOOL_CALLS
 
 _ANY_OBJECT = '{"type":"object"}'
 _NO_ARGUMENTS = '{"type":"object","properties":{},"additionalProperties":false}'
+
+
+@dataclass(frozen=True, slots=True)
+class CallSyntax:
+    """How a format writes a call; see detokenizer.proto."""
+
+    opening: str
+    before_name: str
+    before_arguments: str
+    closing: str
+    separator: str
+    special_tokens: tuple[tuple[str, int], ...] = ()
+    """Spelling and id of each."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.generation.peers import Chunk, EngineStats, Finish, Head, Prompt
+from gateway.generation.events import Chunk, EngineStats, Finish, Head
+from gateway.generation.prompt import Prompt
 from gateway.policy.limits import MAX_IGNORED_NAME_CHARS, MAX_IGNORED_NAMES, MAX_LABEL_CHARS
 
 
@@ -37,6 +38,8 @@ class RequestRecord:
     replicas: dict[str, str] = field(default_factory=dict)
     """Address of the replica of each service."""
     ignored: tuple[str, ...] = ()
+    traceparent: str = ""
+    """As the client sent it (W3C Trace Context); empty: it sent none."""
 
     prompt_tokens: int = 0
     cached_tokens: int = 0
@@ -54,7 +57,9 @@ class RequestRecord:
     def completion_tokens(self) -> int:
         return sum(self.tokens_by_choice)
 
-    def expect(self, choices: int) -> None:
+    def expect(self, choices: int, fingerprint: str = "") -> None:
+        """A model has taken the request."""
+        self.fingerprint = fingerprint
         self.tokens_by_choice = [0] * choices
         self.finish_reasons = [""] * choices
 
@@ -98,13 +103,3 @@ class RequestRecord:
         fields = vars(self) | {"ignored": ignored, "model_name": model_name, "request_id": ""}
         known = {name: value for name, value in fields.items() if value}
         return known | {"seconds": round(self.finished_at - self.request_received_at, 6)}
-
-    def usage(self) -> dict[str, Any]:
-        """The API's ``usage``, up to now."""
-        return {
-            "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": self.completion_tokens,
-            "total_tokens": self.prompt_tokens + self.completion_tokens,
-            "prompt_tokens_details": {"cached_tokens": self.cached_tokens},
-            "completion_tokens_details": {"reasoning_tokens": self.reasoning_tokens},
-        }

@@ -1,13 +1,13 @@
-"""A chat request as the gateway works with it: read, checked for itself, and frozen.
+"""A request to generate, whatever endpoint it came by: read, checked for itself, and frozen.
 
-Here None always means that the client gave no value, so that the service which owns the default applies it.
+None always means that the client gave no value, so that the service which owns the default applies it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,22 +106,63 @@ class Script:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamOptions:
-    """How to answer in a stream: ``include_usage`` in a chunk of its own, ``continuous_usage`` in every chunk."""
+class Conversation:
+    """A prompt that the model's chat template renders."""
 
-    include_usage: bool = False
-    continuous_usage: bool = False
+    messages: tuple[Message, ...]
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    template_kwargs_json: str = ""
+    thinking: tuple[ThinkingWish, ...] = ()
+    """What is asked of the thinking, by field; no two of them contradict each other."""
+    rejects_unread_kwargs: bool = False
+    """A variable that the template never reads is an error."""
 
 
 @dataclass(frozen=True, slots=True)
-class ChatRequest:
-    """Everything that a client asked for."""
+class TextPrompt:
+    """A prompt to be tokenised as it is. Special tokens in it are plain text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPrompt:
+    """A prompt that is tokens already."""
+
+    token_ids: tuple[int, ...]
+
+
+PromptSource: TypeAlias = Conversation | TextPrompt | TokenPrompt
+
+
+@dataclass(frozen=True, slots=True)
+class FieldNames:
+    """How the endpoint spells the fields that errors found later are about."""
+
+    prompt: str = "prompt"
+    max_tokens: str = "max_tokens"
+    logprobs: str = "logprobs"
+    script: str = "simulate.steps"
+    response_format: str = "response_format"
+    response_schema: str = "response_format.json_schema.schema"
+    function: str = "tools[{}].function"
+    """One of the tools, by number."""
+
+
+DEFAULT_NAMES: Final = FieldNames()
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRequest:
+    """What to generate."""
 
     model: str
-    messages: tuple[Message, ...]
+    prompt: PromptSource
     sampling: Sampling
     n: int = 1
     stop: tuple[str, ...] = ()
+    skip_special_tokens: bool | None = None
     tools: tuple[Tool, ...] = ()
     """The tools to offer: none with ``tool_choice: none``."""
     tool_choice: ToolChoice = ToolChoice()
@@ -129,18 +170,10 @@ class ChatRequest:
     """Several calls may be made in one answer."""
     response_format: JsonFormat | None = None
     """None: the content may be any text."""
-    stream: StreamOptions | None = None
-    """None: one answer, not a stream."""
-    skip_special_tokens: bool | None = None
-    add_generation_prompt: bool | None = None
-    continue_final_message: bool | None = None
-    template_kwargs_json: str = ""
-    thinking: tuple[ThinkingWish, ...] = ()
-    """What is asked of the thinking, by field; no two of them contradict each other."""
     script: Script | None = None
-    max_tokens_param: str = "max_tokens"
-    """The field in which the client limited the tokens."""
-    ignored: tuple[str, ...] = ()
-    """Fields that nobody knows."""
-    rejects_unknown: bool = False
-    """What nobody knows is an error, also what only the template can say it does not know."""
+    names: FieldNames = DEFAULT_NAMES
+
+    @property
+    def continues_prompt(self) -> bool:
+        """The output goes on in the middle of the prompt's text, perhaps of a character."""
+        return not isinstance(self.prompt, Conversation) or bool(self.prompt.continue_final_message)

@@ -8,10 +8,10 @@ what runs on it is given up. The one with the least work is chosen, and among eq
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence, Set
+from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 import grpc
 import structlog
@@ -48,13 +48,29 @@ class Replica(Generic[ClientT, InfoT]):
     in_flight: int = 0
 
 
-@dataclass(frozen=True, slots=True)
 class Chosen(Generic[ClientT, InfoT]):
-    """A ready replica that got some work."""
+    """A ready replica, which has ``choices`` more in flight for as long as the context lasts."""
 
-    address: str
-    client: ClientT
-    info: InfoT
+    __slots__ = ("_choices", "_replica")
+
+    def __init__(self, replica: Replica[ClientT, InfoT], choices: int) -> None:
+        self._replica = replica
+        self._choices = choices
+
+    @property
+    def address(self) -> str:
+        return self._replica.address
+
+    @property
+    def client(self) -> ClientT:
+        return self._replica.client
+
+    def __enter__(self) -> Self:
+        self._replica.in_flight += self._choices
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._replica.in_flight -= self._choices
 
 
 class Balancer(Generic[ClientT, InfoT]):
@@ -72,10 +88,11 @@ class Balancer(Generic[ClientT, InfoT]):
     ) -> None:
         self.name = name
         self.on_change: Callable[[], None] = lambda: None
-        """Called when a replica has become ready, or ceased to be."""
+        """Called when a replica has become ready, or ceased to be, or says something else of itself."""
         self._describe = describe
         self._watches: list[asyncio.Task[None]] = []
         channels = {address: connect(address) for address in addresses}
+        self._order = {address: number for number, address in enumerate(channels)}
         self._replicas: list[Replica[ClientT, InfoT]] = [
             Replica(address, channel, make_client(channel)) for address, channel in channels.items()
         ]
@@ -99,34 +116,39 @@ class Balancer(Generic[ClientT, InfoT]):
         return {replica.address: replica.info is not None for replica in self._replicas}
 
     @property
-    def info(self) -> InfoT | None:
-        """What a ready replica says of itself, None while there is none."""
-        return next((replica.info for replica in self._replicas if replica.info is not None), None)
-
-    @property
     def ready(self) -> list[ClientT]:
         """The clients of all replicas that are ready."""
         return [replica.client for replica in self._replicas if replica.info is not None]
 
-    @contextmanager
-    def choose(self, *, choices: int = 1, avoid: str = "") -> Iterator[Chosen[ClientT, InfoT]]:
-        """Give work to a replica for as long as the context lasts; to another than ``avoid`` if there is one.
+    @property
+    def infos(self) -> dict[InfoT, list[str]]:
+        """What ready replicas say of themselves, and the addresses of those who say the same; most of them first."""
+        found: dict[InfoT, list[str]] = {}
+        for replica in sorted(self._replicas, key=lambda replica: self._order[replica.address]):
+            if replica.info is not None:
+                found.setdefault(replica.info, []).append(replica.address)
+        return dict(sorted(found.items(), key=lambda item: -len(item[1])))
 
-        Raises ``Unavailable`` when none is ready.
+    def in_flight(self, info: InfoT) -> float:
+        """Choices of each replica that says this of itself, on average."""
+        counts = [replica.in_flight for replica in self._replicas if replica.info == info]
+        return sum(counts) / len(counts) if counts else float("inf")
+
+    def choose(
+        self, *, choices: int = 1, avoid: Set[str] = frozenset(), like: InfoT | None = None
+    ) -> Chosen[ClientT, InfoT]:
+        """Give work to a replica; to one at none of the addresses to ``avoid`` if there is one.
+
+        ``like`` is what it must say of itself; None: anything. Raises ``Unavailable`` when none is ready.
         """
-        ready = [replica for replica in self._replicas if replica.info is not None]
-        others = [replica for replica in ready if replica.address != avoid]
+        ready = [each for each in self._replicas if each.info is not None and like in (None, each.info)]
         if not ready:
             raise Unavailable(f"no {self.name} is ready", retry_after=1.0)
+        others = [replica for replica in ready if replica.address not in avoid]
         replica = min(others or ready, key=lambda replica: replica.in_flight)
-        assert replica.info is not None
         self._replicas.remove(replica)
         self._replicas.append(replica)
-        replica.in_flight += choices
-        try:
-            yield Chosen(replica.address, replica.client, replica.info)
-        finally:
-            replica.in_flight -= choices
+        return Chosen(replica, choices)
 
     async def _watch(self, replica: Replica[ClientT, InfoT]) -> None:
         """Keep ``info`` true, for ever."""
@@ -139,7 +161,7 @@ class Balancer(Generic[ClientT, InfoT]):
             except grpc.aio.AioRpcError as error:
                 log.debug("health unknown", peer=self.name, address=replica.address, code=error.code().name)
             except ServiceError as error:
-                log.warning("peer does not describe itself", peer=self.name, address=replica.address, error=str(error))
+                log.warning("failed to fetch replica info", peer=self.name, address=replica.address, error=str(error))
             except Exception:
                 log.exception("watching failed", peer=self.name, address=replica.address)
             self._note(replica, None)
@@ -161,11 +183,12 @@ class Balancer(Generic[ClientT, InfoT]):
         self._note(replica, await self._describe(replica.client) if serving else None)
 
     def _note(self, replica: Replica[ClientT, InfoT], info: InfoT | None, why: str | None = None) -> None:
-        changed, replica.info = (info is None) != (replica.info is None), info
-        if changed:
+        before, replica.info = replica.info, info
+        if (info is None) != (before is None):
             reason = {} if why is None else {"why": why}
             event = "peer is not ready" if info is None else "peer is ready"
             log.info(event, peer=self.name, address=replica.address, **reason)
+        if info != before:
             self.on_change()
 
 

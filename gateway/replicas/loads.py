@@ -6,16 +6,23 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, Protocol
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from gateway.generation.peers import EngineClient, EngineLoads
+from gateway.replicas.info import EngineLoads
 from svclib.errors import ServiceError
 
 _SCRAPE_SECONDS: Final = 1.0
 """How long a scrape on a thread of its own waits for the event loop."""
+
+
+class Loaded(Protocol):
+    """An engine that tells its load."""
+
+    async def loads(self) -> EngineLoads:
+        """The load now. Raises ``ServiceError``, within half a second."""
 
 
 class EngineLoadCollector(Collector):
@@ -24,7 +31,7 @@ class EngineLoadCollector(Collector):
     A scrape on the event loop awaits ``refresh`` first; one on another thread has the loop do so.
     """
 
-    def __init__(self, engines: Callable[[], Sequence[EngineClient]], model_name: str) -> None:
+    def __init__(self, engines: Callable[[], Sequence[Loaded]], model_name: str) -> None:
         self._engines = engines
         self._model_name = model_name
         self._loads: list[EngineLoads] = []
@@ -62,7 +69,7 @@ class EngineLoadCollector(Collector):
         return family
 
 
-async def _load_of(engine: EngineClient) -> EngineLoads | None:
+async def _load_of(engine: Loaded) -> EngineLoads | None:
     try:
         return await engine.loads()
     except ServiceError:

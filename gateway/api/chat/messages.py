@@ -10,7 +10,7 @@ from pydantic import Field
 from gateway.api.chat.parts import Content, read_content, with_refusal
 from gateway.api.chat.tool_results import check_results
 from gateway.api.schemas.base import Schema
-from gateway.generation import request as chat
+from gateway.generation import request as neutral
 from gateway.policy.limits import MAX_NAME_CHARS, MAX_TOOL_CALLS
 from svclib.errors import InvalidRequest, Unsupported
 
@@ -63,14 +63,14 @@ class Message(Schema):
             yield from call.function.unknown(f"{prefix}tool_calls[{number}].function.")
 
 
-def read_messages(messages: Sequence[Message]) -> tuple[chat.Message, ...]:
+def read_messages(messages: Sequence[Message]) -> tuple[neutral.Message, ...]:
     """The turns of a conversation. Raises ``InvalidRequest`` for what is wrong in one or between several."""
     read = tuple(_read_message(message, f"messages[{number}]") for number, message in enumerate(messages))
     check_results(read)
     return read
 
 
-def _read_message(message: Message, param: str) -> chat.Message:
+def _read_message(message: Message, param: str) -> neutral.Message:
     _check_extras(message, param)
     _check_role(message, param)
     if message.content is None and message.role != "assistant":
@@ -79,7 +79,7 @@ def _read_message(message: Message, param: str) -> chat.Message:
         raise InvalidRequest(f"{param}.tool_call_id must name the call it answers", param=f"{param}.tool_call_id")
     content = read_content(message.content, message.role, f"{param}.content")
     reasoning = _read_reasoning(message, param)
-    return chat.Message(
+    return neutral.Message(
         role=message.role,
         content=with_refusal(content.text, message.refusal),
         name=message.name,
@@ -89,10 +89,10 @@ def _read_message(message: Message, param: str) -> chat.Message:
     )
 
 
-def _read_call(call: ToolCall) -> chat.ToolCall:
+def _read_call(call: ToolCall) -> neutral.ToolCall:
     """Some servers write a call without arguments as an empty text."""
     arguments = call.function.arguments or ""
-    return chat.ToolCall(call.id, call.function.name, arguments if arguments.strip() else "{}")
+    return neutral.ToolCall(call.id, call.function.name, arguments if arguments.strip() else "{}")
 
 
 def _check_extras(message: Message, param: str) -> None:

@@ -14,7 +14,7 @@ from gateway.api.chat.tools import dump_object
 from gateway.api.schemas.base import Schema
 from gateway.api.schemas.json_schema import check_strict
 from gateway.api.schemas.schema_language import check_schema
-from gateway.generation import request as chat
+from gateway.generation import request as neutral
 from gateway.policy.limits import MAX_DESCRIPTION_CHARS, MAX_SCHEMA_BYTES
 from svclib.errors import InvalidRequest, Unsupported
 
@@ -38,7 +38,7 @@ class ResponseFormat(Schema):
             yield from self.json_schema.unknown(f"{prefix}json_schema.")
 
 
-def read_response_format(fields: ResponseFormat | None) -> chat.JsonFormat | None:
+def read_response_format(fields: ResponseFormat | None) -> neutral.JsonFormat | None:
     """None: any text. Raises ``InvalidRequest`` and ``Unsupported``."""
     if fields is None:
         return None
@@ -47,12 +47,12 @@ def read_response_format(fields: ResponseFormat | None) -> chat.JsonFormat | Non
         case "text":
             return None
         case "json_object":
-            return chat.JsonFormat()
+            return neutral.JsonFormat()
         case "structural_tag":
             raise Unsupported("response_format.type must be `text`, `json_object` or `json_schema`", param=PARAM)
     if fields.json_schema is None:
         raise InvalidRequest("response_format.json_schema is missing", param=PARAM)
-    return chat.JsonFormat(_read_schema(fields.json_schema))
+    return neutral.JsonFormat(_read_schema(fields.json_schema))
 
 
 def _check_shape(fields: ResponseFormat) -> None:

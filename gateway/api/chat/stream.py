@@ -8,39 +8,42 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import orjson
 
-from gateway.generation.output import Event, Output, Signal
-from gateway.generation.peers import ContentDelta, Delta, Finish, ReasoningDelta, TokenLogProb, ToolCallDelta
-from gateway.generation.record import RequestRecord
-from gateway.generation.request import StreamOptions
-from gateway.http.errors import Problem
-
-PING: Final = b": ping\n\n"
-_DONE: Final = b"data: [DONE]\n\n"
-HEADERS: Final = (
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),
+from gateway.api.chat.wire import Identity, wire_logprobs, wire_usage
+from gateway.api.sse import DONE, HEADERS, PING, error_event
+from gateway.generation.events import (
+    ContentDelta,
+    Delta,
+    Event,
+    Finish,
+    Output,
+    ReasoningDelta,
+    Signal,
+    TokenLogProb,
+    ToolCallDelta,
 )
+from gateway.generation.record import RequestRecord
+from gateway.http.errors import Problem
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """What is the same in all chunks of an answer. ``created`` is in Unix seconds."""
+class StreamOptions:
+    """How to answer in a stream: ``include_usage`` in a chunk of its own, ``continuous_usage`` in every chunk."""
 
-    id: str
-    created: int
-    model: str
-    system_fingerprint: str
+    include_usage: bool = False
+    continuous_usage: bool = False
 
 
 class ChunkWriter:
     """Writes the chunks of one answer."""
 
-    def __init__(self, identity: Identity, options: StreamOptions, record: RequestRecord) -> None:
+    headers = HEADERS
+
+    def __init__(self, identity: Identity, options: StreamOptions, record: RequestRecord, choices: int) -> None:
+        self._choices = choices
         self._options = options
         self._record = record
         head = {
@@ -52,9 +55,9 @@ class ChunkWriter:
         }
         self._head = b"data: " + orjson.dumps(head).removesuffix(b"}")
 
-    def opening(self, choices: int) -> bytes:
+    def opening(self) -> bytes:
         """The first chunk of each choice."""
-        return b"".join(self._chunk(index, {"role": "assistant", "content": ""}) for index in range(choices))
+        return b"".join(self._chunk(index, {"role": "assistant", "content": ""}) for index in range(self._choices))
 
     def events(self, batch: Sequence[Event]) -> bytes:
         """Everything that happened, in one piece; empty when nothing of it is to be told."""
@@ -65,8 +68,11 @@ class ChunkWriter:
     def closing(self) -> bytes:
         """What follows the last choice."""
         if not self._options.include_usage:
-            return _DONE
-        return self._event({"choices": [], "usage": self._record.usage()}) + _DONE
+            return DONE
+        return self._event({"choices": [], "usage": wire_usage(self._record)}) + DONE
+
+    def error(self, problem: Problem) -> bytes:
+        return error_event(problem)
 
     def _output(self, output: Output) -> Iterator[bytes]:
         logprobs = output.formatted.logprobs
@@ -93,7 +99,7 @@ class ChunkWriter:
         }
         rest: dict[str, Any] = {"choices": [choice]}
         if self._options.continuous_usage:
-            rest["usage"] = self._record.usage()
+            rest["usage"] = wire_usage(self._record)
         elif self._options.include_usage:
             rest["usage"] = None
         if finish is not None:
@@ -102,11 +108,6 @@ class ChunkWriter:
 
     def _event(self, rest: dict[str, Any]) -> bytes:
         return b"".join((self._head, b",", orjson.dumps(rest)[1:], b"\n\n"))
-
-
-def error_event(problem: Problem) -> bytes:
-    """The last event of a stream that failed."""
-    return b"".join((b"data: ", problem.body, b"\n\n"))
 
 
 def join(deltas: Sequence[Delta]) -> Iterator[Delta]:
@@ -138,11 +139,6 @@ def _joined(run: Sequence[Delta]) -> Delta:
     if isinstance(first, ToolCallDelta):
         return replace(first, arguments="".join(each.arguments for each in run if isinstance(each, ToolCallDelta)))
     return replace(first, text="".join(each.text for each in run if not isinstance(each, ToolCallDelta)))
-
-
-def wire_logprobs(logprobs: Sequence[TokenLogProb]) -> dict[str, Any]:
-    """The API's ``logprobs`` of a choice."""
-    return {"content": logprobs, "refusal": None}
 
 
 def _wire_delta(delta: Delta) -> dict[str, Any]:

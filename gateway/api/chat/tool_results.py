@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.generation import request as chat
+from gateway.generation import request as neutral
 from svclib.errors import InvalidRequest
 
 
-def check_results(messages: Sequence[chat.Message]) -> None:
+def check_results(messages: Sequence[neutral.Message]) -> None:
     """Raises ``InvalidRequest`` for the first result that answers no call, or one that has been answered."""
     open_calls: set[str | None] = set()
     answered: set[str | None] = set()
@@ -26,7 +26,7 @@ def check_results(messages: Sequence[chat.Message]) -> None:
         answered.add(message.tool_call_id)
 
 
-def _call_ids(message: chat.Message, param: str) -> set[str | None]:
+def _call_ids(message: neutral.Message, param: str) -> set[str | None]:
     seen: set[str | None] = set()
     for number, call in enumerate(message.tool_calls):
         if call.id in seen:
@@ -36,7 +36,7 @@ def _call_ids(message: chat.Message, param: str) -> set[str | None]:
     return seen
 
 
-def _refusal(number: int, message: chat.Message, answered: set[str | None]) -> InvalidRequest:
+def _refusal(number: int, message: neutral.Message, answered: set[str | None]) -> InvalidRequest:
     param = f"messages[{number}].tool_call_id"
     if message.tool_call_id in answered:
         return InvalidRequest(f"{param} names a call that has been answered", param=param)

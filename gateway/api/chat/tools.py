@@ -11,7 +11,7 @@ from pydantic import Field
 from gateway.api.schemas.base import Schema
 from gateway.api.schemas.json_schema import check_strict
 from gateway.api.schemas.schema_language import check_schema
-from gateway.generation import request as chat
+from gateway.generation import request as neutral
 from gateway.http.json_body import check_depth
 from gateway.policy.limits import MAX_DESCRIPTION_CHARS, MAX_SCHEMA_BYTES
 from svclib.errors import InvalidRequest, Unsupported
@@ -39,7 +39,7 @@ class Tool(Schema):
             yield from self.function.unknown(f"{prefix}function.")
 
 
-def read_tools(tools: Sequence[Tool]) -> tuple[chat.Tool, ...]:
+def read_tools(tools: Sequence[Tool]) -> tuple[neutral.Tool, ...]:
     """The declared tools. Raises ``InvalidRequest``."""
     read = tuple(_read_tool(tool, f"tools[{number}]") for number, tool in enumerate(tools))
     names: set[str] = set()
@@ -51,7 +51,7 @@ def read_tools(tools: Sequence[Tool]) -> tuple[chat.Tool, ...]:
     return read
 
 
-def _read_tool(tool: Tool, param: str) -> chat.Tool:
+def _read_tool(tool: Tool, param: str) -> neutral.Tool:
     if tool.type != "function":
         raise Unsupported(f"{param}.type must be `function`; other tools are not supported", param=f"{param}.type")
     if tool.function is None:
@@ -59,7 +59,7 @@ def _read_tool(tool: Tool, param: str) -> chat.Tool:
     function = tool.function
     if tool.defer_loading or function.defer_loading:
         raise Unsupported(f"{param}.defer_loading is not supported", param=f"{param}.defer_loading")
-    return chat.Tool(
+    return neutral.Tool(
         function.name,
         function.description,
         _read_parameters(function.parameters, f"{param}.function.parameters", strict=bool(function.strict)),
@@ -86,23 +86,23 @@ def dump_object(value: dict[str, Any], param: str, max_bytes: int) -> str:
     return text.decode()
 
 
-def read_tool_choice(choice: Any, tools: Sequence[chat.Tool]) -> chat.ToolChoice | None:
+def read_tool_choice(choice: Any, tools: Sequence[neutral.Tool]) -> neutral.ToolChoice | None:
     """How the tools may be used; None: not at all. Raises ``InvalidRequest`` and ``Unsupported``."""
     match choice:
         case None | "auto":
-            return chat.ToolChoice()
+            return neutral.ToolChoice()
         case "none":
             return None
         case "required":
             _check_declared(None, tools)
-            return chat.ToolChoice("required")
+            return neutral.ToolChoice("required")
         case {"type": "function", "function": {"name": str(name)}}:
             _check_declared((name,), tools)
-            return chat.ToolChoice("named", (name,))
+            return neutral.ToolChoice("named", (name,))
         case {"type": "allowed_tools", "allowed_tools": {"mode": "auto" | "required" as mode, "tools": [*allowed]}}:
             names = tuple(dict.fromkeys(map(_allowed_name, allowed)))
             _check_declared(names, tools)
-            return chat.ToolChoice(mode, names)
+            return neutral.ToolChoice(mode, names)
         case {"type": "custom"}:
             raise Unsupported("custom tools are not supported", param="tool_choice")
     raise InvalidRequest(
@@ -117,7 +117,7 @@ def _allowed_name(entry: Any) -> str:
     raise InvalidRequest("tool_choice.allowed_tools.tools must hold functions", param="tool_choice")
 
 
-def _check_declared(names: Sequence[str] | None, tools: Sequence[chat.Tool]) -> None:
+def _check_declared(names: Sequence[str] | None, tools: Sequence[neutral.Tool]) -> None:
     """Raises ``InvalidRequest`` unless there are tools, and some of these names; all are declared."""
     if not tools:
         raise InvalidRequest("tool_choice asks for a tool, and there are no tools", param="tool_choice")

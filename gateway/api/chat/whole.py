@@ -8,10 +8,10 @@ from typing import Any
 
 import orjson
 
-from gateway.api.chat.stream import Identity, wire_logprobs
-from gateway.generation.output import Event, Output
-from gateway.generation.peers import ContentDelta, Delta, ReasoningDelta, TokenLogProb, ToolCallDelta
+from gateway.api.chat.wire import Identity, wire_logprobs, wire_usage
+from gateway.generation.events import ContentDelta, Delta, Event, Output, ReasoningDelta, TokenLogProb, ToolCallDelta
 from gateway.generation.record import RequestRecord
+from gateway.http.errors import Problem
 
 
 @dataclass(slots=True)
@@ -58,17 +58,25 @@ class _Choice:
         return message
 
 
-class Assembly:
+class BodyWriter:
     """Collects the events of one answer."""
 
-    def __init__(self, choices: int, *, with_logprobs: bool) -> None:
+    headers = ((b"content-type", b"application/json"),)
+
+    def __init__(self, identity: Identity, record: RequestRecord, choices: int, *, with_logprobs: bool) -> None:
+        self._identity = identity
+        self._record = record
         self._choices = [_Choice() for _ in range(choices)]
         self._with_logprobs = with_logprobs
 
-    def add(self, batch: Sequence[Event]) -> None:
+    def opening(self) -> bytes:
+        return b""
+
+    def events(self, batch: Sequence[Event]) -> bytes:
         for event in batch:
             if isinstance(event, Output):
                 self._add(event)
+        return b""
 
     def _add(self, output: Output) -> None:
         choice = self._choices[output.index]
@@ -78,19 +86,22 @@ class Assembly:
         if output.formatted.finish is not None:
             choice.finish_reason = output.formatted.finish.reason
 
-    def body(self, identity: Identity, record: RequestRecord) -> bytes:
+    def closing(self) -> bytes:
         """The answer's JSON."""
         answer = {
-            "id": identity.id,
+            "id": self._identity.id,
             "object": "chat.completion",
-            "created": identity.created,
-            "model": identity.model,
-            "system_fingerprint": identity.system_fingerprint,
+            "created": self._identity.created,
+            "model": self._identity.model,
+            "system_fingerprint": self._identity.system_fingerprint,
             "choices": [self._wire_choice(index, choice) for index, choice in enumerate(self._choices)],
-            "usage": record.usage(),
-            "seed": record.seed,
+            "usage": wire_usage(self._record),
+            "seed": self._record.seed,
         }
         return orjson.dumps(answer)
+
+    def error(self, problem: Problem) -> bytes:
+        return problem.body
 
     def _wire_choice(self, index: int, choice: _Choice) -> dict[str, Any]:
         return {

@@ -5,36 +5,35 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
-from fastapi import APIRouter, Response
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
 
-from gateway.api.methods import READ
 from gateway.gateway import Gateway
-from gateway.generation.model import check_name
 
 
-def model_routes(gateway: Gateway) -> APIRouter:
+def model_routes(gateway: Gateway) -> list[BaseRoute]:
     """The routes that describe models."""
-    router = APIRouter()
 
-    # The second is what clients ask that put a slash behind every path.
-    @router.api_route("/v1/models", methods=READ)
-    @router.api_route("/v1/models/", methods=READ)
-    async def list_models() -> Response:
-        models = [_wire_model(gateway, name) for name in gateway.settings.model_names]
+    async def list_models(_request: Request) -> Response:
+        models = [_wire_model(gateway, name) for name in gateway.registry.names]
         return _json({"object": "list", "data": models})
 
-    # Names may have slashes in them.
-    @router.api_route("/v1/models/{name:path}", methods=READ)
-    async def retrieve_model(name: str) -> Response:
-        check_name(name, gateway.settings.model_names, param=None)
-        return _json(_wire_model(gateway, name))
+    async def retrieve_model(request: Request) -> Response:
+        return _json(_wire_model(gateway, request.path_params["name"]))
 
-    return router
+    return [
+        Route("/v1/models", list_models),
+        # Clients ask this that put a slash behind every path.
+        Route("/v1/models/", list_models),
+        # Names may have slashes in them.
+        Route("/v1/models/{name:path}", retrieve_model),
+    ]
 
 
 def _wire_model(gateway: Gateway, name: str) -> dict[str, Any]:
-    """``max_model_len`` is null until an engine has told it."""
-    engine = gateway.pipeline.engines.info
+    """``max_model_len`` is null until an engine has told it. Raises ``ModelNotFound``."""
+    deployment = gateway.registry.deployment(name, param=None)
     return {
         "id": name,
         "object": "model",
@@ -42,7 +41,7 @@ def _wire_model(gateway: Gateway, name: str) -> dict[str, Any]:
         "owned_by": "pellucid",
         "root": gateway.settings.served_model_name,
         "parent": None,
-        "max_model_len": None if engine is None else engine.max_context_length,
+        "max_model_len": deployment.max_context_length,
     }
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Discriminator, Field, Tag
 
 from gateway.api.schemas.base import TAG, Schema
-from gateway.generation import request as chat
+from gateway.generation import request as neutral
 from gateway.policy.limits import MAX_SCRIPT_DELAY_MS, MAX_SCRIPT_REPEAT, MAX_SCRIPT_STEPS
 
 
@@ -38,9 +38,9 @@ class Simulate(Schema):
     finish: Literal["stop", "length"] | None = None
 
 
-def read_script(simulate: Simulate) -> chat.Script:
+def read_script(simulate: Simulate) -> neutral.Script:
     """The script with its steps as text or bytes."""
-    return chat.Script(
+    return neutral.Script(
         steps=tuple(step if isinstance(step, str) else bytes.fromhex(step.hex) for step in simulate.steps),
         repeat=simulate.repeat,
         delay_ms=simulate.delay_ms,

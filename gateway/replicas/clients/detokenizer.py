@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import grpc
 
-from gateway.generation.peers import (
-    CallSyntax,
+from gateway.generation.call_grammar import CallSyntax
+from gateway.generation.events import (
     Chunk,
     ContentDelta,
     Delta,
-    DetokenizerInfo,
     Finish,
     Formatted,
-    Prompt,
     ReasoningDelta,
-    ReasoningState,
     TokenAlternative,
     TokenLogProb,
     ToolCallDelta,
 )
-from gateway.generation.request import ChatRequest
+from gateway.generation.services import FormatInput
 from gateway.replicas.clients.on_session import OnSession
 from gateway.replicas.clients.tools import tool_definitions
 from gateway.replicas.clients.unary import INFO_SECONDS, answer
+from gateway.replicas.info import DetokenizerInfo
 from protos.v1 import common_pb2, detokenizer_pb2, detokenizer_pb2_grpc
 from svclib.session import Opening, SessionClient, SessionLimits, Stream
-
-PROMPT_TAIL_TOKENS: Final = 8
-"""More than enough for a character that the prompt began."""
 
 FormatSession: TypeAlias = SessionClient[
     detokenizer_pb2.FormatRequest, detokenizer_pb2.FormatInput, detokenizer_pb2.FormatEvent
@@ -62,33 +57,22 @@ class DetokenizerClient:
             info.vocab_size,
         )
 
-    def format(
-        self,
-        request: ChatRequest,
-        prompt: Prompt,
-        *,
-        tool_parser: str,
-        reasoning_parser: str,
-        reasoning_state: ReasoningState,
-        calls_behind_thinking: bool,
-        opening: Opening,
-    ) -> list[Formatting]:
-        """A formatting for each choice; each begins when its context is entered. An empty parser is none."""
-        choice = request.tool_choice
+    def format(self, work: FormatInput, opening: Opening) -> SessionFormatting:
+        """The formatting of one choice."""
         message = detokenizer_pb2.FormatRequest(
             request_id=opening.request_id,
-            prompt_tail_ids=prompt.token_ids[-PROMPT_TAIL_TOKENS:] if request.continue_final_message else (),
-            stop=request.stop,
-            reasoning_parser=reasoning_parser,
-            reasoning_state=common_pb2.ReasoningState.ValueType(reasoning_state),
-            tool_parser=tool_parser,
-            tools=tool_definitions(request.tools),
-            skip_special_tokens=request.skip_special_tokens,
-            min_tokens=request.sampling.min_tokens,
-            named_function=choice.allowed[0] if choice.mode == "named" and choice.allowed else "",
-            calls_behind_thinking=calls_behind_thinking,
+            prompt_tail_ids=work.prompt_tail_ids,
+            stop=work.stop,
+            reasoning_parser=work.reasoning_parser,
+            reasoning_state=common_pb2.ReasoningState.ValueType(work.reasoning_state),
+            tool_parser=work.tool_parser,
+            tools=tool_definitions(work.tools),
+            skip_special_tokens=work.skip_special_tokens,
+            min_tokens=work.min_tokens,
+            named_function=work.named_function,
+            calls_behind_thinking=work.calls_after_reasoning,
         )
-        return [Formatting(self._session.open(message, opening)) for _ in range(request.n)]
+        return SessionFormatting(self._session.open(message, opening))
 
     async def give_up(self) -> None:
         """End what runs, with ``PeerLost``; the next request connects again."""
@@ -99,11 +83,13 @@ class DetokenizerClient:
         await self._session.close()
 
 
-class Formatting(OnSession[FormatStream]):
-    """One choice on a detokenizer's session: chunks are sent in, and formatted output is iterated over."""
+class SessionFormatting(OnSession[FormatStream]):
+    """One choice on a detokenizer's session; see ``Formatting`` in ``gateway/generation/services.py``."""
 
-    async def __anext__(self) -> Formatted:
-        event = await self._stream.__anext__()
+    def take(self) -> Formatted | None:
+        event = self._stream.take()
+        if event is None:
+            return None
         return Formatted(
             [_delta(delta) for delta in event.deltas],
             [_token_logprob(entry) for entry in event.logprobs],

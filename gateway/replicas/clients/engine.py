@@ -6,22 +6,14 @@ from typing import TypeAlias
 
 import grpc
 
-from gateway.generation.peers import (
-    Chunk,
-    Constraint,
-    EngineInfo,
-    EngineLoads,
-    EngineStats,
-    GenerateEvent,
-    GenerateOptions,
-    Head,
-    Prompt,
-    ScriptTokens,
-    Thinking,
-)
-from gateway.generation.request import ChatRequest, Sampling
+from gateway.generation.constraint import Constraint, Thinking
+from gateway.generation.events import Chunk, EngineStats, GenerateEvent, Head
+from gateway.generation.prompt import ScriptTokens
+from gateway.generation.request import Sampling
+from gateway.generation.services import GenerateInput
 from gateway.replicas.clients.on_session import OnSession
 from gateway.replicas.clients.unary import INFO_SECONDS, LOADS_SECONDS, answer
+from gateway.replicas.info import EngineInfo, EngineLoads
 from protos.v1 import common_pb2, engine_pb2, engine_pb2_grpc
 from svclib.session import Opening, SessionClient, SessionLimits, Stream
 
@@ -30,7 +22,7 @@ EngineStream: TypeAlias = Stream[engine_pb2.GenerateRequest, engine_pb2.StopChoi
 
 
 class SessionEngine:
-    """An engine that speaks engine.proto; see ``EngineClient``."""
+    """An engine that speaks engine.proto; see ``EngineClient`` in ``gateway/generation/services.py``."""
 
     def __init__(self, channel: grpc.aio.Channel, limits: SessionLimits) -> None:
         self._stub = engine_pb2_grpc.EngineStub(channel)
@@ -51,18 +43,18 @@ class SessionEngine:
             supports_constraints=info.supports_constraints,
         )
 
-    def generate(
-        self, request: ChatRequest, prompt: Prompt, options: GenerateOptions, opening: Opening
-    ) -> SessionGeneration:
+    def generate(self, work: GenerateInput, opening: Opening) -> SessionGeneration:
         message = engine_pb2.GenerateRequest(
             request_id=opening.request_id,
-            input_ids=prompt.token_ids,
-            sampling_params=_sampling_params(request.sampling, request.n),
-            eos_token_ids=prompt.eos_token_ids,
-            simulate=None if options.script is None else _simulated_script(options.script),
+            input_ids=work.prompt.token_ids,
+            sampling_params=_sampling_params(work.sampling, work.n),
+            eos_token_ids=work.prompt.eos_token_ids,
+            simulate=None if work.script is None else _simulated_script(work.script),
+            output_ids=work.output_ids,
+            choice_index=work.choice_index or None,
         )
-        if options.constraint is not None:
-            _constrain(message, options.constraint, options.thinking)
+        if work.constraint is not None:
+            _constrain(message, work.constraint, work.thinking)
         return SessionGeneration(self._session.open(message, opening))
 
     async def give_up(self) -> None:
@@ -83,8 +75,10 @@ class SessionGeneration(OnSession[EngineStream]):
         super().__init__(stream)
         self._ended: set[int] = set()
 
-    async def __anext__(self) -> GenerateEvent:
-        event = await self._stream.__anext__()
+    def take(self) -> GenerateEvent | None:
+        event = self._stream.take()
+        if event is None:
+            return None
         chunks = [_chunk(chunk) for chunk in event.chunks]
         self._ended.update(chunk.index for chunk in chunks if chunk.finish_reason)
         return GenerateEvent(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, TypeVar
 
 from svclib.errors import ServiceError
 from svclib.session import Stream
@@ -13,23 +12,25 @@ StreamT = TypeVar("StreamT", bound=Stream[Any, Any, Any])
 
 
 class OnSession(Generic[StreamT]):
-    """A request on a session: it runs as long as its context, and leaving the context before the end cancels it."""
+    """A request on a session; see ``Stream`` in ``gateway/generation/services.py``."""
 
     def __init__(self, stream: StreamT) -> None:
         self._stream = stream
 
-    async def __aenter__(self) -> Self:
-        await self._stream.__aenter__()
-        return self
+    def start(self) -> None:
+        self._stream.start()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._stream.__aexit__(kind, error, trace)
+    def leave(self) -> None:
+        self._stream.leave()
 
-    def when_too_slow(self, tell: Callable[[ServiceError], None]) -> None:
-        """See ``Stream.when_too_slow``."""
-        self._stream.when_too_slow(tell)
+    def watch(self, on_news: Callable[[], None], on_slow: Callable[[ServiceError], None]) -> None:
+        self._stream.when_too_slow(on_slow)
+        self._stream.watch(on_news)
 
-    def __aiter__(self) -> Self:
-        return self
+    @property
+    def is_over(self) -> bool:
+        return self._stream.is_over
+
+    @property
+    def has_more(self) -> bool:
+        return self._stream.has_more

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import grpc
 
-from gateway.generation.peers import Prompt, ReasoningState, ReasoningTags, TokenizerInfo
-from gateway.generation.request import ChatRequest, Message
+from gateway.generation.prompt import Prompt, ReasoningState, ReasoningTags
+from gateway.generation.request import Conversation, Message, Tool
 from gateway.replicas.clients.tools import tool_definitions
 from gateway.replicas.clients.unary import INFO_SECONDS, UnaryCalls, answer
+from gateway.replicas.info import TokenizerInfo
 from protos.v1 import tokenizer_pb2, tokenizer_pb2_grpc
 
 
@@ -34,18 +35,27 @@ class TokenizerClient:
             reasoning_tags=tuple((tags.reasoning_parser, _reasoning_tags(tags)) for tags in info.reasoning_tags),
             template_variables=frozenset(info.template_variables),
             vocab_size=info.vocab_size,
+            eos_token_ids=tuple(info.eos_token_ids),
         )
 
-    async def render(self, request: ChatRequest, request_id: str, max_tokens: int) -> Prompt:
-        """The conversation as a prompt; one of more than ``max_tokens`` is refused."""
+    async def render(
+        self,
+        conversation: Conversation,
+        tools: Sequence[Tool],
+        script: Sequence[str | bytes],
+        request_id: str,
+        max_tokens: int,
+    ) -> Prompt:
+        """The conversation as a prompt, and the steps of a script; one of more than ``max_tokens`` is refused."""
         message = tokenizer_pb2.RenderRequest(
             request_id=request_id,
-            messages=[_chat_message(turn) for turn in request.messages],
-            tools=tool_definitions(request.tools),
-            add_generation_prompt=request.add_generation_prompt,
-            continue_final_message=request.continue_final_message,
-            chat_template_kwargs_json=request.template_kwargs_json,
+            messages=[_chat_message(turn) for turn in conversation.messages],
+            tools=tool_definitions(tools),
+            add_generation_prompt=conversation.add_generation_prompt,
+            continue_final_message=conversation.continue_final_message,
+            chat_template_kwargs_json=conversation.template_kwargs_json,
             max_prompt_tokens=max_tokens,
+            inputs=map(_step, script),
         )
         found = await self._calls.answer(self._stub.Render(message, timeout=self._timeout))
         return Prompt(
@@ -56,16 +66,21 @@ class TokenizerClient:
             rendered_at=found.rendered_at,
             tokenized_at=found.tokenized_at,
             ignored_kwargs=found.ignored_template_kwargs,
+            script=[output.token_ids for output in found.outputs],
         )
 
-    async def tokenize(self, inputs: Sequence[str | bytes]) -> list[Sequence[int]]:
-        """The tokens of each input by itself. The spelling of a special token is that token.
+    async def tokenize(self, text: str) -> Sequence[int]:
+        """A text as a prompt, with the tokens that begin one. Special tokens in it are plain text."""
+        (token_ids,) = await self._tokenize(
+            tokenizer_pb2.TokenizeRequest(inputs=[tokenizer_pb2.TokenizeInput(text=text)], add_special_tokens=True)
+        )
+        return token_ids
 
-        Texts go as bytes, so that no vocabulary puts a space before them.
-        """
-        message = tokenizer_pb2.TokenizeRequest(parse_special_tokens=True)
-        for each in inputs:
-            message.inputs.add(raw=each.encode() if isinstance(each, str) else each)
+    async def tokenize_script(self, steps: Sequence[str | bytes]) -> Sequence[Sequence[int]]:
+        """The tokens of each step by itself. The spelling of a special token is that token."""
+        return await self._tokenize(tokenizer_pb2.TokenizeRequest(inputs=map(_step, steps), parse_special_tokens=True))
+
+    async def _tokenize(self, message: tokenizer_pb2.TokenizeRequest) -> list[Sequence[int]]:
         found = await self._calls.answer(self._stub.Tokenize(message, timeout=self._timeout))
         return [output.token_ids for output in found.outputs]
 
@@ -75,6 +90,11 @@ class TokenizerClient:
 
     async def close(self) -> None:
         """Nothing is held between calls."""
+
+
+def _step(step: str | bytes) -> tokenizer_pb2.TokenizeInput:
+    """Texts go as bytes, so that no vocabulary puts a space before them."""
+    return tokenizer_pb2.TokenizeInput(raw=step.encode() if isinstance(step, str) else step)
 
 
 def _chat_message(turn: Message) -> tokenizer_pb2.ChatMessage:

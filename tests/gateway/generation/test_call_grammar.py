@@ -15,8 +15,7 @@ from llguidance import LLMatcher, LLTokenizer
 
 from engine_svc.grammar.token_bytes import TokenBytes
 from engine_svc.grammar.vocabulary import vocabulary_of
-from gateway.generation.call_grammar import CallGrammar
-from gateway.generation.peers import CallSyntax
+from gateway.generation.call_grammar import CallGrammar, CallSyntax
 from gateway.generation.request import Tool
 from gateway.policy.limits import MAX_TOOL_CALLS
 

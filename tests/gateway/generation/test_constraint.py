@@ -7,8 +7,7 @@ import pytest
 
 from gateway.generation import request as chat
 from gateway.generation.call_grammar import CallGrammar
-from gateway.generation.constraint import asked_by, constraint_of, fault_of
-from gateway.generation.peers import Constraint
+from gateway.generation.constraint import Constraint, asked_by, constraint_of, fault_of
 from gateway.policy.limits import MAX_CALL_SCHEMAS_CHARS
 from svclib.errors import InvalidRequest, Unsupported
 from tests.gateway.generation.test_call_grammar import HERMES
@@ -18,8 +17,8 @@ JSON, SCHEMA = chat.JsonFormat(), chat.JsonFormat('{"type": "integer"}')
 REQUIRED, NAMED = chat.ToolChoice("required"), chat.ToolChoice("named", ("g",))
 
 
-def request(**fields: Any) -> chat.ChatRequest:
-    return chat.ChatRequest("m", (), chat.Sampling(), **fields)
+def request(**fields: Any) -> chat.GenerationRequest:
+    return chat.GenerationRequest("m", chat.Conversation(()), chat.Sampling(), **fields)
 
 
 def grammar(*tools: chat.Tool, several: bool = True) -> CallGrammar:

@@ -6,17 +6,12 @@ from typing import Any
 import pytest
 
 from gateway.generation import request as chat
-from gateway.generation.model import Model, ParserChoice, check_name
-from gateway.generation.peers import (
-    DetokenizerInfo,
-    EngineInfo,
-    Prompt,
-    ReasoningState,
-    ReasoningTags,
-    Thinking,
-    TokenizerInfo,
-)
-from svclib.errors import ContextLengthExceeded, InvalidRequest, ModelNotFound, Unavailable, Unsupported
+from gateway.generation.constraint import Thinking
+from gateway.generation.model import Model
+from gateway.generation.prompt import Prompt, ReasoningState, ReasoningTags
+from gateway.replicas.describe import ParserChoice, model_of
+from gateway.replicas.info import DetokenizerInfo, EngineInfo, TokenizerInfo
+from svclib.errors import ContextLengthExceeded, InvalidRequest, Unavailable, Unsupported
 from tests.gateway.generation.test_call_grammar import HERMES
 
 TAGS = ReasoningTags((1,), (2, 3))
@@ -28,15 +23,17 @@ ENGINE = EngineInfo(
     "/models/x", "float32", max_context_length=100, vocab_size=50, simulated=False, supports_constraints=True
 )
 DETOKENIZER = DetokenizerInfo(frozenset({"hermes", "other"}), frozenset({"think"}), (("hermes", HERMES),))
+NAMES = chat.FieldNames(prompt="messages", logprobs="top_logprobs")
 AUTO = ParserChoice("auto", "auto")
 
 
 def model(**changes: Any) -> Model:
-    return replace(Model.of(TOKENIZER, ENGINE, DETOKENIZER, AUTO), **changes)
+    return replace(model_of(TOKENIZER, ENGINE, DETOKENIZER, AUTO), **changes)
 
 
-def request(**fields: Any) -> chat.ChatRequest:
-    return chat.ChatRequest("m", (chat.Message("user", "hi"),), **({"sampling": chat.Sampling()} | fields))
+def request(**fields: Any) -> chat.GenerationRequest:
+    given: dict[str, Any] = {"sampling": chat.Sampling(), "names": NAMES} | fields
+    return chat.GenerationRequest("m", chat.Conversation((chat.Message("user", "hi"),)), **given)
 
 
 TOOLS = (chat.Tool("f"),)
@@ -48,13 +45,13 @@ def test_parsers_are_found_from_the_template() -> None:
 
 
 def test_parsers_can_be_switched_off() -> None:
-    found = Model.of(TOKENIZER, ENGINE, DETOKENIZER, ParserChoice("none", "none"))
+    found = model_of(TOKENIZER, ENGINE, DETOKENIZER, ParserChoice("none", "none"))
     assert (found.tool_parser, found.reasoning_parser) == ("", "")
     assert "GATEWAY_TOOL_PARSER" in found.no_tools_because
 
 
 def test_parsers_can_be_named() -> None:
-    assert Model.of(TOKENIZER, ENGINE, DETOKENIZER, ParserChoice("other", "auto")).tool_parser == "other"
+    assert model_of(TOKENIZER, ENGINE, DETOKENIZER, ParserChoice("other", "auto")).tool_parser == "other"
 
 
 @pytest.mark.parametrize(
@@ -63,19 +60,19 @@ def test_parsers_can_be_named() -> None:
 )
 def test_a_parser_that_nobody_knows_makes_the_gateway_unready(parsers: ParserChoice, name: str) -> None:
     with pytest.raises(Unavailable, match=name) as caught:
-        Model.of(TOKENIZER, ENGINE, DETOKENIZER, parsers)
+        model_of(TOKENIZER, ENGINE, DETOKENIZER, parsers)
     assert "nope" in caught.value.message
 
 
 def test_a_format_of_thinking_that_nothing_reads_is_a_warning() -> None:
     unread = replace(TOKENIZER, reasoning_parser="gemma4")
-    (warning,) = Model.of(unread, ENGINE, DETOKENIZER, AUTO).warnings
+    (warning,) = model_of(unread, ENGINE, DETOKENIZER, AUTO).warnings
     for word in ("gemma4", "content", "think", "GATEWAY_REASONING_PARSER"):
         assert word in warning
     for parser in ("none", "think"):
-        assert Model.of(unread, ENGINE, DETOKENIZER, ParserChoice("auto", parser)).warnings == ()
+        assert model_of(unread, ENGINE, DETOKENIZER, ParserChoice("auto", parser)).warnings == ()
     for known in (TOKENIZER, replace(TOKENIZER, reasoning_parser="")):
-        assert Model.of(known, ENGINE, DETOKENIZER, AUTO).warnings == ()
+        assert model_of(known, ENGINE, DETOKENIZER, AUTO).warnings == ()
 
 
 @pytest.mark.parametrize(
@@ -87,7 +84,7 @@ def test_a_format_of_thinking_that_nothing_reads_is_a_warning() -> None:
     ],
 )
 def test_tools_that_cannot_be_offered(tokenizer: TokenizerInfo, reason: str) -> None:
-    found = Model.of(tokenizer, ENGINE, DETOKENIZER, AUTO)
+    found = model_of(tokenizer, ENGINE, DETOKENIZER, AUTO)
     with pytest.raises(Unsupported, match=reason) as caught:
         found.check(request(tools=TOOLS))
     assert caught.value.param == "tools"
@@ -123,32 +120,23 @@ def test_the_prompt_must_leave_room_for_one_token() -> None:
 
 @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
 def test_prompt_and_answer_must_fit(name: str) -> None:
-    model().check_length(request(sampling=chat.Sampling(max_tokens=40), max_tokens_param=name), 60)
+    model().check_length(request(sampling=chat.Sampling(max_tokens=40), names=chat.FieldNames(max_tokens=name)), 60)
     with pytest.raises(InvalidRequest) as caught:
-        model().check_length(request(sampling=chat.Sampling(max_tokens=41), max_tokens_param=name), 60)
+        model().check_length(request(sampling=chat.Sampling(max_tokens=41), names=chat.FieldNames(max_tokens=name)), 60)
     assert caught.value.param == name
     assert not isinstance(caught.value, ContextLengthExceeded)
     for number in ("41", "60", "100"):
         assert number in caught.value.message
 
 
-def test_names() -> None:
-    check_name("b", ("a", "b"))
-    for unknown in ("", "A", "a ", "x" * 10_000):
-        with pytest.raises(ModelNotFound) as caught:
-            check_name(unknown, ("a", "b"))
-        assert caught.value.param == "model"
-        assert len(caught.value.message) < 200
-
-
 def test_the_fingerprint_changes_with_what_changes_the_output() -> None:
     prints = {
-        Model.of(tokenizer, engine, DETOKENIZER, AUTO).fingerprint
+        model_of(tokenizer, engine, DETOKENIZER, AUTO).fingerprint
         for tokenizer in (TOKENIZER, replace(TOKENIZER, template_version="v2"))
         for engine in (ENGINE, replace(ENGINE, model_path="/models/y"), replace(ENGINE, dtype="bfloat16"))
     }
     assert len(prints) == 6
-    assert model().fingerprint == Model.of(TOKENIZER, ENGINE, DETOKENIZER, AUTO).fingerprint
+    assert model().fingerprint == model_of(TOKENIZER, ENGINE, DETOKENIZER, AUTO).fingerprint
 
 
 @pytest.mark.parametrize(
@@ -176,9 +164,9 @@ def test_a_template_that_knows_no_thinking_cannot_have_closed_it(state: Reasonin
 
 
 def test_a_model_that_embeds_cannot_chat() -> None:
-    embedding = Model.of(TOKENIZER, replace(ENGINE, generates=False), DETOKENIZER, AUTO)
+    embedding = model_of(TOKENIZER, replace(ENGINE, generates=False), DETOKENIZER, AUTO)
 
-    with pytest.raises(Unsupported, match="embeds and does not generate") as caught:
+    with pytest.raises(Unsupported, match="embedding model") as caught:
         embedding.check(request())
     assert caught.value.param == "model"
     assert model().generates
@@ -199,7 +187,7 @@ def test_what_a_constraint_leaves_free(
     prompt = Prompt([1], [], state, "v1", 0.0, 0.0, [])
     expected = None if left_free is None else Thinking(left_free, TAGS)
     assert model(knows_thinking=knows_thinking).thinking(prompt) == expected
-    without = Model.of(
+    without = model_of(
         replace(TOKENIZER, knows_thinking=knows_thinking), ENGINE, DETOKENIZER, ParserChoice("auto", "none")
     )
     assert without.thinking(prompt) is None
@@ -249,8 +237,8 @@ def test_services_of_different_models_are_not_ready(ids: int, texts: int, logits
         replace(DETOKENIZER, vocab_size=texts),
     )
     if not told:
-        assert Model.of(*peers, AUTO).vocab_size == logits
+        assert model_of(*peers, AUTO).vocab_size == logits
         return
     with pytest.raises(Unavailable, match=told) as caught:
-        Model.of(*peers, AUTO)
+        model_of(*peers, AUTO)
     assert "different models" in caught.value.message

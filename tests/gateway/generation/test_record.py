@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from gateway.generation.peers import Chunk, EngineStats, Finish, Head, Prompt, ReasoningState
+from gateway.api.chat.wire import wire_usage
+from gateway.generation.events import Chunk, EngineStats, Finish, Head
+from gateway.generation.prompt import Prompt, ReasoningState
 from gateway.generation.record import RequestRecord
 
 
@@ -22,7 +24,7 @@ def test_tokens_are_counted_as_they_come_and_exactly_at_the_end() -> None:
     made.note_chunks([chunk(0, 4), chunk(1, 1)], 102.0)
     assert made.completion_tokens == 1 + 4
     made.note_finish(1, Finish("length", 4, 2))
-    assert made.usage() == {
+    assert wire_usage(made) == {
         "prompt_tokens": 0,
         "completion_tokens": 5,
         "total_tokens": 5,

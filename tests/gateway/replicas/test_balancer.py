@@ -60,7 +60,7 @@ async def test_nobody_is_ready() -> None:
         with pytest.raises(Unavailable, match="engine") as caught, made.choose():
             pass
         assert caught.value.retry_after
-        assert made.info is None
+        assert made.infos == {}
         assert made.addresses == {"a:1": False, "b:1": False}
 
 
@@ -85,12 +85,12 @@ async def test_the_one_with_the_least_work_is_chosen() -> None:
 
 async def test_who_is_to_be_avoided_is_only_chosen_when_alone() -> None:
     async with balancer(["a:1", "b:1"]) as made:
-        with made.choose(choices=9, avoid="a:1") as chosen:
+        with made.choose(choices=9, avoid={"a:1"}) as chosen:
             assert chosen.address == "b:1"
-            with made.choose(avoid="a:1") as again:
+            with made.choose(avoid={"a:1"}) as again:
                 assert again.address == "b:1"
     async with balancer(["a:1"]) as made:
-        with made.choose(avoid="a:1") as chosen:
+        with made.choose(avoid={"a:1"}) as chosen:
             assert chosen.address == "a:1"
 
 
@@ -134,18 +134,18 @@ async def test_a_replica_is_followed_through_its_life() -> None:
     await peer.start()
     made: Names = Balancer("engine", [peer.address], NamedClient, describe)
     made.start()
-    assert made.info is None
+    assert made.infos == {}
     await peer.health.publish(True)
-    await until(lambda: made.info == "described")
+    await until(lambda: list(made.infos) == ["described"])
     await peer.health.publish(False)
-    await until(lambda: made.info is None)
+    await until(lambda: made.infos == {})
     await peer.health.publish(True)
-    await until(lambda: made.info == "described")
+    await until(lambda: list(made.infos) == ["described"])
     await peer.stop()
-    await until(lambda: made.info is None)
+    await until(lambda: made.infos == {})
     peer.serving = True
     await peer.start()
-    await until(lambda: made.info == "described")
+    await until(lambda: list(made.infos) == ["described"])
     client = replicas(made)[0].client
     await made.stop()
     assert client.closed
@@ -168,7 +168,7 @@ async def test_who_cannot_describe_itself_is_not_ready_until_it_can() -> None:
     await peer.start()
     made: Names = Balancer("engine", [peer.address], NamedClient, moody)
     made.start()
-    await until(lambda: made.info == "at last")
+    await until(lambda: list(made.infos) == ["at last"])
     await made.stop()
     await peer.stop()
 
@@ -189,14 +189,14 @@ async def test_a_replica_that_does_not_answer_is_not_ready_until_it_does(impatie
     await peer.start()
     made: Names = Balancer("engine", [peer.address], NamedClient, describe)
     made.start()
-    await until(lambda: made.info == "described")
+    await until(lambda: list(made.infos) == ["described"])
     client = replicas(made)[0].client
     assert client.given_up == 0
     peer.pausable.answering.clear()
-    await until(lambda: made.info is None)
+    await until(lambda: made.infos == {})
     await until(lambda: client.given_up > 0)
     peer.pausable.answering.set()
-    await until(lambda: made.info == "described")
+    await until(lambda: list(made.infos) == ["described"])
     assert not client.closed
     await made.stop()
     await peer.stop()
@@ -208,13 +208,13 @@ async def test_a_replica_that_is_late_once_stays_ready(monkeypatch: pytest.Monke
     await peer.start()
     made: Names = Balancer("engine", [peer.address], NamedClient, describe)
     made.start()
-    await until(lambda: made.info == "described")
+    await until(lambda: list(made.infos) == ["described"])
     for _ in range(2):
         peer.pausable.answering.clear()
         await asyncio.sleep(0.7)
         peer.pausable.answering.set()
         await asyncio.sleep(0.7)
-        assert made.info == "described"
+        assert list(made.infos) == ["described"]
     assert replicas(made)[0].client.given_up == 0
     await made.stop()
     await peer.stop()
@@ -228,12 +228,12 @@ async def test_the_time_in_which_a_replica_is_away_is_not_held_against_it(impati
     made.start()
     client = replicas(made)[0].client
     for _ in range(3):
-        await until(lambda: made.info == "described")
+        await until(lambda: list(made.infos) == ["described"])
         await peer.stop()
-        await until(lambda: made.info is None)
+        await until(lambda: made.infos == {})
         await asyncio.sleep(0.5)
         await peer.start()
-    await until(lambda: made.info == "described")
+    await until(lambda: list(made.infos) == ["described"])
     assert client.given_up == 0
     await made.stop()
     await peer.stop()

@@ -9,6 +9,7 @@ from openai.types.chat import ChatCompletionMessage, ParsedChatCompletionMessage
 
 from gateway.api.chat.schema import read_chat
 from gateway.generation import request as chat
+from tests.gateway.api.chat.reading import conversation
 
 HI = {"role": "user", "content": "hi"}
 WHY = {"role": "user", "content": "why?"}
@@ -17,7 +18,7 @@ WHY = {"role": "user", "content": "why?"}
 def sent_back(message: dict[str, Any]) -> chat.Message:
     """An assistant's message as it is read between two of the user; no field of it may be unknown."""
     document = {"model": "m", "messages": [HI, message, WHY]}
-    return read_chat(document, reject_unknown=True).messages[1]
+    return conversation(read_chat(document, reject_unknown=True)).messages[1]
 
 
 def call(arguments: Any = "{}", **more: Any) -> dict[str, Any]:
@@ -190,10 +191,10 @@ def test_what_clients_keep_of_an_answer(message: dict[str, Any], read_as: chat.M
 @pytest.mark.parametrize("role", ["system", "developer", "user"])
 def test_no_parts_are_an_empty_text(role: str) -> None:
     document = {"model": "m", "messages": [{"role": role, "content": []}, HI]}
-    assert read_chat(document, reject_unknown=True).messages[0] == chat.Message(role, "")
+    assert conversation(read_chat(document, reject_unknown=True)).messages[0] == chat.Message(role, "")
 
 
 def test_a_tool_may_answer_with_no_parts() -> None:
     calling = {"role": "assistant", "tool_calls": [call()]}
     document = {"model": "m", "messages": [HI, calling, {"role": "tool", "tool_call_id": "c1", "content": []}]}
-    assert read_chat(document, reject_unknown=True).messages[2].content == ""
+    assert conversation(read_chat(document, reject_unknown=True)).messages[2].content == ""

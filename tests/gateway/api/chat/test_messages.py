@@ -8,13 +8,14 @@ from gateway.api.chat.schema import read_chat
 from gateway.generation import request as chat
 from gateway.policy import limits
 from svclib.errors import InvalidRequest, Unsupported
+from tests.gateway.api.chat.reading import conversation
 
 HI = {"role": "user", "content": "hi"}
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a":  1}'}}
 
 
 def read(*messages: Any) -> tuple[chat.Message, ...]:
-    return read_chat({"model": "m", "messages": list(messages)}, reject_unknown=True).messages
+    return conversation(read_chat({"model": "m", "messages": list(messages)}, reject_unknown=True)).messages
 
 
 def fault(*messages: Any) -> InvalidRequest:

@@ -15,7 +15,7 @@ HI = [{"role": "user", "content": "hi"}]
 
 def read(response_format: Any, **more: Any) -> chat.JsonFormat | None:
     fields = {"model": "m", "messages": HI, "response_format": response_format} | more
-    return read_chat(fields, reject_unknown=False).response_format
+    return read_chat(fields, reject_unknown=False).generation.response_format
 
 
 def with_schema(schema: Any, **more: Any) -> dict[str, Any]:

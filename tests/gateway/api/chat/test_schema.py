@@ -5,16 +5,19 @@ from typing import Any
 
 import pytest
 
+from gateway.api.chat.request import ChatRequest
 from gateway.api.chat.schema import ChatCompletion, read_chat
+from gateway.api.chat.stream import StreamOptions
 from gateway.api.chat.unsupported import ASKS_FOR_NOTHING
 from gateway.generation import request as chat
 from gateway.policy import limits
 from svclib.errors import InvalidRequest
+from tests.gateway.api.chat.reading import conversation
 
 HI = [{"role": "user", "content": "hi"}]
 
 
-def read(**fields: Any) -> chat.ChatRequest:
+def read(**fields: Any) -> ChatRequest:
     return read_chat({"model": "m", "messages": HI} | fields, reject_unknown=False)
 
 
@@ -36,9 +39,9 @@ def test_required_fields(name: str) -> None:
 
 
 def test_the_least_request() -> None:
-    assert read() == chat.ChatRequest(
-        model="m", messages=(chat.Message("user", "hi"),), sampling=chat.Sampling(), ignored=()
-    )
+    names = chat.FieldNames(prompt="messages", logprobs="top_logprobs")
+    prompt = chat.Conversation((chat.Message("user", "hi"),))
+    assert read() == ChatRequest(chat.GenerationRequest("m", prompt, chat.Sampling(), names=names), ignored=())
 
 
 OPTIONAL = sorted(set(ChatCompletion.model_fields) - {"model", "messages"})
@@ -93,7 +96,8 @@ def test_truth_values_are_truth_values(name: str, value: Any) -> None:
 
 
 def test_zero_is_a_value() -> None:
-    sampling = read(temperature=0, top_p=0, top_k=0, min_p=0, presence_penalty=0, min_tokens=0, seed=0).sampling
+    request = read(temperature=0, top_p=0, top_k=0, min_p=0, presence_penalty=0, min_tokens=0, seed=0)
+    sampling = request.generation.sampling
     assert (sampling.temperature, sampling.top_p, sampling.top_k, sampling.min_p) == (0, 0, 0, 0)
     assert (sampling.presence_penalty, sampling.min_tokens, sampling.seed) == (0, 0, 0)
     assert sampling.frequency_penalty is None
@@ -105,7 +109,7 @@ def test_zero_is_a_value() -> None:
     ids=["one", "two", "none", "longest"],
 )
 def test_stop(given: Any, read_as: tuple[str, ...]) -> None:
-    assert read(stop=given).stop == read_as
+    assert read(stop=given).generation.stop == read_as
 
 
 @pytest.mark.parametrize("value", ["", [""], ["a", ""], ["a"] * 5, [1], 5, {"a": 1}, "x" * (limits.MAX_STOP_CHARS + 1)])
@@ -114,8 +118,8 @@ def test_bad_stop(value: Any) -> None:
 
 
 def test_logit_bias() -> None:
-    assert read(logit_bias={"0": -100, "99": 0.5}).sampling.logit_bias == {0: -100.0, 99: 0.5}
-    assert read(logit_bias={}).sampling.logit_bias == {}
+    assert read(logit_bias={"0": -100, "99": 0.5}).generation.sampling.logit_bias == {0: -100.0, 99: 0.5}
+    assert read(logit_bias={}).generation.sampling.logit_bias == {}
     read(logit_bias={str(token): 1 for token in range(limits.MAX_BIASES)})
     assert fault(logit_bias={str(token): 1 for token in range(limits.MAX_BIASES + 1)}).param == "logit_bias"
 
@@ -136,11 +140,11 @@ def test_bad_stop_token_ids(value: Any) -> None:
 
 
 def test_logprobs() -> None:
-    assert read().sampling.logprobs is None
-    assert read(logprobs=False).sampling.logprobs is None
-    assert read(logprobs=True).sampling.logprobs == 0
-    assert read(logprobs=True, top_logprobs=20).sampling.logprobs == 20
-    assert read(top_logprobs=0).sampling.logprobs is None
+    assert read().generation.sampling.logprobs is None
+    assert read(logprobs=False).generation.sampling.logprobs is None
+    assert read(logprobs=True).generation.sampling.logprobs == 0
+    assert read(logprobs=True, top_logprobs=20).generation.sampling.logprobs == 20
+    assert read(top_logprobs=0).generation.sampling.logprobs is None
     assert fault(top_logprobs=2).param == "top_logprobs"
     assert fault(top_logprobs=2, logprobs=False).param == "top_logprobs"
     assert fault(logprobs=True, top_logprobs=21).param == "top_logprobs"
@@ -148,23 +152,23 @@ def test_logprobs() -> None:
 
 
 def test_two_names_for_the_limit() -> None:
-    assert read(max_tokens=5).sampling.max_tokens == 5
-    assert read(max_completion_tokens=5).sampling.max_tokens == 5
-    assert read(max_tokens=5, max_completion_tokens=5).sampling.max_tokens == 5
+    assert read(max_tokens=5).generation.sampling.max_tokens == 5
+    assert read(max_completion_tokens=5).generation.sampling.max_tokens == 5
+    assert read(max_tokens=5, max_completion_tokens=5).generation.sampling.max_tokens == 5
     assert fault(max_tokens=5, max_completion_tokens=6).param == "max_completion_tokens"
-    assert read(max_tokens=5).max_tokens_param == "max_tokens"
-    assert read(max_completion_tokens=5).max_tokens_param == "max_completion_tokens"
+    assert read(max_tokens=5).generation.names.max_tokens == "max_tokens"
+    assert read(max_completion_tokens=5).generation.names.max_tokens == "max_completion_tokens"
     assert fault(max_tokens=5, min_tokens=6).param == "min_tokens"
-    assert read(max_tokens=5, min_tokens=5).sampling.min_tokens == 5
+    assert read(max_tokens=5, min_tokens=5).generation.sampling.min_tokens == 5
 
 
 def test_stream_options() -> None:
     assert read().stream is None
     assert read(stream=False).stream is None
-    assert read(stream=True).stream == chat.StreamOptions()
-    assert read(stream=True, stream_options={}).stream == chat.StreamOptions()
+    assert read(stream=True).stream == StreamOptions()
+    assert read(stream=True, stream_options={}).stream == StreamOptions()
     asked = {"include_usage": True, "continuous_usage_stats": True}
-    assert read(stream=True, stream_options=asked).stream == chat.StreamOptions(True, True)
+    assert read(stream=True, stream_options=asked).stream == StreamOptions(True, True)
     for wrong in (False, None):
         assert fault(stream=wrong, stream_options={"include_usage": True}).param == "stream_options"
     assert fault(stream=True, stream_options={"include_usage": 1}).param == "stream_options.include_usage"
@@ -174,17 +178,20 @@ def test_stream_options() -> None:
 
 
 def test_continuing_the_last_message() -> None:
-    conversation = [*HI, {"role": "assistant", "content": "Yes, "}]
-    assert read(messages=conversation, continue_final_message=True).continue_final_message is True
-    assert read(messages=HI, continue_final_message=False).continue_final_message is False
+    turns = [*HI, {"role": "assistant", "content": "Yes, "}]
+    assert conversation(read(messages=turns, continue_final_message=True)).continue_final_message is True
+    assert conversation(read(messages=HI, continue_final_message=False)).continue_final_message is False
     assert fault(continue_final_message=True).param == "continue_final_message"
-    both = fault(messages=conversation, continue_final_message=True, add_generation_prompt=True)
+    both = fault(messages=turns, continue_final_message=True, add_generation_prompt=True)
     assert both.param == "add_generation_prompt"
 
 
 def test_template_variables_are_passed_on_as_json() -> None:
-    assert read(chat_template_kwargs={"a": [1, "ü"], "b": None}).template_kwargs_json == '{"a":[1,"ü"],"b":null}'
-    assert read(chat_template_kwargs={}).template_kwargs_json == ""
+    assert (
+        conversation(read(chat_template_kwargs={"a": [1, "ü"], "b": None})).template_kwargs_json
+        == '{"a":[1,"ü"],"b":null}'
+    )
+    assert conversation(read(chat_template_kwargs={})).template_kwargs_json == ""
     wrong: Any
     for wrong in ([], "x", 5):
         assert fault(chat_template_kwargs=wrong).param == "chat_template_kwargs"
@@ -247,7 +254,7 @@ def test_unknown_fields_can_be_refused() -> None:
 
 
 def test_messages_are_bounded() -> None:
-    assert len(read(messages=HI * limits.MAX_MESSAGES).messages) == limits.MAX_MESSAGES
+    assert len(conversation(read(messages=HI * limits.MAX_MESSAGES)).messages) == limits.MAX_MESSAGES
     assert fault(messages=HI * (limits.MAX_MESSAGES + 1)).param == "messages"
 
 

@@ -10,21 +10,24 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.api.chat.stream import ChunkWriter, Identity, error_event, join
-from gateway.api.chat.whole import Assembly
-from gateway.generation.output import Event, Output, Signal
-from gateway.generation.peers import (
+from gateway.api.chat.stream import ChunkWriter, StreamOptions, join
+from gateway.api.chat.whole import BodyWriter
+from gateway.api.chat.wire import Identity
+from gateway.api.sse import error_event
+from gateway.generation.events import (
     ContentDelta,
     Delta,
+    Event,
     Finish,
     Formatted,
+    Output,
     ReasoningDelta,
+    Signal,
     TokenAlternative,
     TokenLogProb,
     ToolCallDelta,
 )
 from gateway.generation.record import RequestRecord
-from gateway.generation.request import StreamOptions
 from gateway.http.errors import Problem
 from svclib.errors import PeerLost
 from tests.gateway.sse import DONE, Answer, collect, data_of
@@ -88,8 +91,8 @@ def record_of(choices: int, batches: list[list[Event]]) -> RequestRecord:
 
 
 def written(choices: int, batches: list[list[Event]], options: StreamOptions) -> str:
-    writer = ChunkWriter(IDENTITY, options, record_of(choices, batches))
-    pieces = [writer.opening(choices), *(writer.events(batch) for batch in batches), writer.closing()]
+    writer = ChunkWriter(IDENTITY, options, record_of(choices, batches), choices)
+    pieces = [writer.opening(), *(writer.events(batch) for batch in batches), writer.closing()]
     return b"".join(pieces).decode()
 
 
@@ -102,10 +105,9 @@ def stream_data(choices: int, batches: list[list[Event]], options: StreamOptions
 
 
 def answer(choices: int, batches: list[list[Event]]) -> Any:
-    assembly = Assembly(choices, with_logprobs=True)
-    for batch in batches:
-        assembly.add(batch)
-    return json.loads(assembly.body(IDENTITY, record_of(choices, batches)))
+    writer = BodyWriter(IDENTITY, record_of(choices, batches), choices, with_logprobs=True)
+    assert [writer.opening(), *map(writer.events, batches)] == [b""] * (1 + len(batches))
+    return json.loads(writer.closing())
 
 
 @given(runs())
@@ -201,27 +203,27 @@ def test_content_is_null_only_beside_something_else() -> None:
 
 def test_log_probabilities_without_text_have_a_chunk_of_their_own() -> None:
     half = TokenLogProb("�", -0.5, [240, 159], [])
-    writer = ChunkWriter(IDENTITY, StreamOptions(), record_of(1, []))
+    writer = ChunkWriter(IDENTITY, StreamOptions(), record_of(1, []), 1)
     (chunk,) = data_of(writer.events([output(logprobs=(half,))]).decode())
     assert chunk["choices"][0]["delta"] == {"content": ""}
     assert chunk["choices"][0]["logprobs"]["content"][0]["bytes"] == [240, 159]
 
 
 def test_what_says_nothing_is_not_written() -> None:
-    writer = ChunkWriter(IDENTITY, StreamOptions(), record_of(1, []))
+    writer = ChunkWriter(IDENTITY, StreamOptions(), record_of(1, []), 1)
     assert writer.events([Signal.BEGUN, output()]) == b""
     assert writer.events([Signal.PING]) == b": ping\n\n"
 
 
 def test_line_ends_in_text_do_not_end_an_event() -> None:
-    writer = ChunkWriter(IDENTITY, StreamOptions(), record_of(1, []))
+    writer = ChunkWriter(IDENTITY, StreamOptions(), record_of(1, []), 1)
     (chunk,) = data_of(writer.events([output(ContentDelta("a\n\ndata: b\r\u2028"))]).decode())
     assert chunk["choices"][0]["delta"]["content"] == "a\n\ndata: b\r\u2028"
 
 
 def test_numbers_are_finite() -> None:
     entry = TokenLogProb("x", -math.inf, None, [])
-    writer = ChunkWriter(IDENTITY, StreamOptions(), record_of(1, []))
+    writer = ChunkWriter(IDENTITY, StreamOptions(), record_of(1, []), 1)
     text = writer.events([output(ContentDelta("x"), logprobs=(entry,))]).decode()
     assert "Infinity" not in text
     assert "NaN" not in text

@@ -7,13 +7,14 @@ import pytest
 from gateway.api.chat.schema import read_chat
 from gateway.generation.request import ThinkingWish
 from svclib.errors import InvalidRequest, Unsupported
+from tests.gateway.api.chat.reading import conversation
 
 HI = [{"role": "user", "content": "hi"}]
 
 
 def read(**fields: Any) -> tuple[ThinkingWish, ...]:
     request = read_chat({"model": "m", "messages": HI} | fields, reject_unknown=True)
-    return request.thinking
+    return conversation(request).thinking
 
 
 def fault(**fields: Any) -> InvalidRequest:

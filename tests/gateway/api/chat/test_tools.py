@@ -24,8 +24,8 @@ def allowed(mode: str, *names: str) -> dict[str, Any]:
     return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": [named(name) for name in names]}}
 
 
-def read_whole(**fields: Any) -> chat.ChatRequest:
-    return read_chat({"model": "m", "messages": HI} | fields, reject_unknown=True)
+def read_whole(**fields: Any) -> chat.GenerationRequest:
+    return read_chat({"model": "m", "messages": HI} | fields, reject_unknown=True).generation
 
 
 def read(**fields: Any) -> tuple[chat.Tool, ...]:

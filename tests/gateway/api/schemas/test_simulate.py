@@ -12,7 +12,7 @@ from svclib.errors import InvalidRequest
 
 def read(simulate: Any) -> chat.Script | None:
     document = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "simulate": simulate}
-    return read_chat(document, reject_unknown=False).script
+    return read_chat(document, reject_unknown=False).generation.script
 
 
 def test_a_script() -> None:

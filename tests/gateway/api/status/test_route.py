@@ -140,7 +140,7 @@ async def test_a_format_of_thinking_that_nothing_reads() -> None:
             assert (await stack.chat()).status_code == 200
             peer = stack.peer("tokenizer")
             await peer.stop()
-            await until(lambda: stack.gateway.pipeline.tokenizers.info is None)
+            await until(lambda: stack.gateway.deployment.tokenizers.infos == {})
             tokenizer.info.reasoning_parser = "think"
             await peer.start()
             await stack.until_ready()
@@ -159,9 +159,9 @@ async def test_who_comes_back_may_be_another() -> None:
     async with scripted_stack() as stack:
         engine = stack.peer("engine")
         await engine.stop()
-        await until(lambda: stack.gateway.pipeline.engines.info is None)
+        await until(lambda: stack.gateway.deployment.engines.infos == {})
         assert isinstance(engine.servicer, ScriptedEngine)
         engine.servicer.info.max_context_length = 1234
         await engine.start()
         await stack.until_ready()
-        assert stack.gateway.pipeline.model().max_context_length == 1234
+        assert stack.gateway.deployment.find().model.max_context_length == 1234

@@ -11,23 +11,25 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.generation.model import Model
-from gateway.generation.request import ChatRequest, ThinkingWish
+from gateway.generation.request import Conversation, GenerationRequest, ThinkingWish
 from svclib.errors import Unsupported
 
 
-def with_thinking(request: ChatRequest, model: Model) -> ChatRequest:
+def with_thinking(request: GenerationRequest, model: Model) -> GenerationRequest:
     """The request with its wishes as template variables. Raises ``Unsupported`` for one that cannot be granted."""
-    if not request.thinking:
+    conversation = request.prompt
+    if not isinstance(conversation, Conversation) or not conversation.thinking:
         return request
-    kwargs: dict[str, Any] = json.loads(request.template_kwargs_json or "{}")
-    for wish in request.thinking:
+    kwargs: dict[str, Any] = json.loads(conversation.template_kwargs_json or "{}")
+    for wish in conversation.thinking:
         if granted := _granted(wish, model.template_variables):
             kwargs = granted | kwargs
         elif not model.thinks and wish.met_without_thinking:
             kwargs = {name: value for name, value in kwargs.items() if name not in wish.variables}
         elif not (model.thinks and wish.is_for_template):
             raise Unsupported(f"{wish.param} is not supported{_reason(wish, model)}", param=wish.param)
-    return replace(request, template_kwargs_json=json.dumps(kwargs, ensure_ascii=False) if kwargs else "")
+    kwargs_json = json.dumps(kwargs, ensure_ascii=False) if kwargs else ""
+    return replace(request, prompt=replace(conversation, template_kwargs_json=kwargs_json))
 
 
 def _granted(wish: ThinkingWish, template_variables: frozenset[str]) -> dict[str, Any]:

@@ -8,7 +8,9 @@ import pytest
 
 from gateway.api.chat.schema import read_chat
 from gateway.generation.model import Model
-from gateway.generation.thinking import with_thinking
+from gateway.generation.reasoning import with_thinking
+from gateway.generation.request import Conversation
+from gateway.replicas.describe import model_of
 from svclib.errors import Unsupported
 from tests.gateway.generation.test_model import AUTO, DETOKENIZER, ENGINE, TOKENIZER
 from tests.gateway.running import scripted_stack
@@ -19,13 +21,15 @@ HI = [{"role": "user", "content": "hi"}]
 
 def model(*variables: str, thinks: bool = True) -> Model:
     tokenizer = replace(TOKENIZER, knows_thinking=thinks, reasoning_parser="think" if thinks else "")
-    return Model.of(replace(tokenizer, template_variables=frozenset(variables)), ENGINE, DETOKENIZER, AUTO)
+    return model_of(replace(tokenizer, template_variables=frozenset(variables)), ENGINE, DETOKENIZER, AUTO)
 
 
 def kwargs(served: Model, **fields: Any) -> dict[str, Any]:
     """The template variables of a request."""
     request = read_chat({"model": "m", "messages": HI} | fields, reject_unknown=True)
-    text = with_thinking(request, served).template_kwargs_json
+    prompt = with_thinking(request.generation, served).prompt
+    assert isinstance(prompt, Conversation)
+    text = prompt.template_kwargs_json
     given: dict[str, Any] = json.loads(text) if text else {}
     return given
 
@@ -109,7 +113,7 @@ def test_what_the_client_gives_the_template_stays() -> None:
 
 def test_a_request_that_asks_for_nothing_stays_as_it_is() -> None:
     request = read_chat({"model": "m", "messages": HI, "chat_template_kwargs": {"a": 1}}, reject_unknown=True)
-    assert with_thinking(request, model()) is request
+    assert with_thinking(request.generation, model()) is request.generation
 
 
 async def test_the_tokenizer_is_told() -> None:
@@ -127,5 +131,5 @@ async def test_the_tokenizer_is_told() -> None:
 
 def test_an_operator_may_say_that_a_model_thinks() -> None:
     unknowing = replace(TOKENIZER, knows_thinking=False, reasoning_parser="")
-    served = Model.of(unknowing, ENGINE, DETOKENIZER, replace(AUTO, reasoning_parser="think"))
+    served = model_of(unknowing, ENGINE, DETOKENIZER, replace(AUTO, reasoning_parser="think"))
     assert refusal(served, reasoning_effort="none").param == "reasoning_effort"
