@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from http import HTTPStatus
 from typing import Final, TypeAlias
 
-from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
-from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Route, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.api.chat.route import chat_routes
 from gateway.api.middleware import BodyLimit, ErrorBodies, RequestContext
@@ -29,28 +27,36 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (chat_routes, model_routes, status_rout
 """All endpoints; see docs/adding-an-endpoint.md."""
 
 
-def build_app(gateway: Gateway, endpoints: Iterable[Endpoint] = ENDPOINTS) -> Starlette:
+def build_app(gateway: Gateway, endpoints: Iterable[Endpoint] = ENDPOINTS) -> ASGIApp:
     """All routes of a gateway, and what happens to every request on its way to them, from the outside in."""
     routes = [route for endpoint in endpoints for route in endpoint(gateway)]
-    app = Starlette(
-        routes=routes,
-        middleware=[
-            Middleware(RequestContext, metrics=gateway.metrics),
-            Middleware(ErrorBodies),
-            Middleware(BodyLimit, max_bytes=gateway.settings.max_body_bytes),
-        ],
-        exception_handlers={HTTPException: _http_error},
-    )
-    app.router.redirect_slashes = False
-    app.state.routes = _listed(routes)
-    return app
+    limited = BodyLimit(Routes(routes), gateway.settings.max_body_bytes)
+    return RequestContext(ErrorBodies(limited), gateway.metrics)
 
 
-def _routing_problem(request: Request, error: HTTPException) -> Problem:
+class Routes:
+    """Takes a request to its endpoint."""
+
+    def __init__(self, routes: Sequence[BaseRoute]) -> None:
+        self._router = Router(routes, redirect_slashes=False)
+        self._listed = _listed(routes)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["app"] = self  # With an application around it, the router raises what it refuses.
+        try:
+            await self._router(scope, receive, send)
+        except HTTPException as error:
+            problem = _routing_problem(scope, error, self._listed)
+            scope["state"]["record"].error_code = problem.code or problem.type
+            answer = Response(problem.body, problem.status, error.headers, media_type="application/json")
+            await answer(scope, receive, send)
+
+
+def _routing_problem(scope: Scope, error: HTTPException, routes: Sequence[str]) -> Problem:
     """What was asked for, and what can be."""
-    asked = f"{request.method} {_shown(request.url.path)}"
+    asked = f"{scope['method']} {_shown(scope['path'])}"
     if error.status_code == HTTPStatus.NOT_FOUND:
-        return Problem.of(NotFound(f"no route for {asked}; routes: {', '.join(request.app.state.routes)}"))
+        return Problem.of(NotFound(f"no route for {asked}; routes: {', '.join(routes)}"))
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         allowed = Headers(error.headers).get("allow", "")
         message = f"{asked} is not allowed; allowed: {allowed}"
@@ -70,11 +76,3 @@ def _listed(routes: Iterable[BaseRoute]) -> list[str]:
         if isinstance(route, Route) and not route.path.endswith("/")
         for method in sorted((route.methods or set()) - {"HEAD"})
     )
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    """What routing itself refuses: an unknown path, a method that is not allowed."""
-    assert isinstance(error, HTTPException)
-    problem = _routing_problem(request, error)
-    request.state.record.error_code = problem.code or problem.type
-    return Response(problem.body, problem.status, error.headers, media_type="application/json")

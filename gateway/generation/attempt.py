@@ -72,7 +72,8 @@ class Attempt:
         self._context = ExitStack()
         self._generation: Generation
         self._formattings: list[Formatting] = []
-        self._news = asyncio.Event()
+        self._has_news = True
+        self._waiter: asyncio.Future[None] | None = None
         self._has_generated = False
         self._formatted: dict[int, None] = {}
         """Choices of which there is something to take, in order."""
@@ -104,12 +105,11 @@ class Attempt:
         if ping_seconds is not None:
             self._ping_later(ping_seconds)
         while self._num_running:
-            await self._news.wait()
-            self._news.clear()
+            await self._wait()
             if batch := self._take():
                 yield batch
             if self._has_generated or self._formatted:
-                self._news.set()
+                self._has_news = True
                 await asyncio.sleep(0)  # Others have their turn between two portions.
             elif self._error is not None and self._num_running:
                 raise self._error
@@ -135,18 +135,30 @@ class Attempt:
 
     def _on_generated(self) -> None:
         self._has_generated = True
-        self._news.set()
+        self._wake()
 
     def _on_formatted(self, index: int) -> None:
         self._formatted[index] = None
-        self._news.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        self._has_news = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def _wait(self) -> None:
+        """An event with one waiter, which is what it takes: this is done for every token."""
+        if not self._has_news:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        self._has_news = False
 
     def _ping_later(self, seconds: float) -> None:
         self._ping_timer = asyncio.get_running_loop().call_later(seconds, self._ping, seconds)
 
     def _ping(self, seconds: float) -> None:
         self._is_ping_due = True
-        self._news.set()
+        self._wake()
         self._ping_later(seconds)
 
     def _take(self) -> list[Event]:

@@ -54,6 +54,8 @@ class ChunkWriter:
             "system_fingerprint": identity.system_fingerprint,
         }
         self._head = b"data: " + orjson.dumps(head).removesuffix(b"}")
+        usage = b',"usage":null' if options.include_usage else b""
+        self._plain_end = b',"logprobs":null,"finish_reason":null}]' + usage + b"}\n\n"
 
     def opening(self) -> bytes:
         """The first chunk of each choice."""
@@ -91,6 +93,10 @@ class ChunkWriter:
         logprobs: Sequence[TokenLogProb] = (),
         finish: Finish | None = None,
     ) -> bytes:
+        if not (logprobs or finish or self._options.continuous_usage):
+            # What nearly every chunk looks like.
+            start = b',"choices":[{"index":%d,"delta":' % index
+            return b"".join((self._head, start, orjson.dumps(delta), self._plain_end))
         choice = {
             "index": index,
             "delta": delta,
@@ -115,6 +121,9 @@ def join(deltas: Sequence[Delta]) -> Iterator[Delta]:
 
     Takes linear time: for a slow reader there are many.
     """
+    if len(deltas) < 2:
+        yield from deltas
+        return
     run: list[Delta] = []
     for delta in deltas:
         if run and not _goes_on(run[0], delta):
