@@ -118,6 +118,8 @@ class Inbox(Generic[MessageT]):
     def watch(self, on_news: Callable[[], None]) -> None:
         """Be told whenever something comes, the end included, and read with ``take``: a reader without a task."""
         self._on_news = on_news
+        if self.ended or not self._is_empty:
+            on_news()
 
     def take(self) -> MessageT | None:
         """What waits, or a portion of it; None while there is nothing. Raises the error of the end, after the last."""
