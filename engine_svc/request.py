@@ -60,6 +60,7 @@ class Request:
     ``open_ended`` says that the client set no ``max_tokens`` and got the rest of the context. Requests with different
     ``cache_salt`` never share blocks of the KV cache. ``grammar`` is the compiled constraint, if there is one.
     ``output_token_ids`` were generated before: the one choice goes on after them as if they were its own.
+    ``choice_index`` is the first choice's among those of the client's request, which the noise is a function of.
     """
 
     request_id: str
@@ -72,6 +73,7 @@ class Request:
     cache_salt: str = ""
     thinking: Thinking | None = None
     output_token_ids: tuple[int, ...] = ()
+    choice_index: int = 0
     grammar: Grammar | None = None
 
     @property

@@ -86,6 +86,14 @@ def check_resumed(output_ids: tuple[int, ...], params: SamplingParams, vocab_siz
     check_token_ids(output_ids, vocab_size, param="output_ids")
 
 
+def check_choice_index(index: int, params: SamplingParams) -> None:
+    """Raises ``InvalidRequest`` for a choice that no request can have, and for several that begin at another than 0."""
+    if index and params.n != 1:
+        raise InvalidRequest(f"choice_index is for one choice, and n is {params.n}", param="choice_index")
+    if index >= MAX_CHOICES:
+        raise InvalidRequest(f"choice_index must be below {MAX_CHOICES}, not {index}", param="choice_index")
+
+
 def check_end_tokens(token_ids: frozenset[int], vocab_size: int, *, param: str) -> None:
     """Raises ``InvalidRequest`` for too many ids or ones that the model does not know."""
     if len(token_ids) > MAX_END_TOKENS:

@@ -2,53 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from http import HTTPStatus
+from typing import Final, TypeAlias
 
-from fastapi import APIRouter, FastAPI
-from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
-from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute, Route, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.errors import Problem
+from gateway.api.chat.route import chat_routes
+from gateway.api.middleware import BodyLimit, ErrorBodies, RequestContext
+from gateway.api.models.route import model_routes
+from gateway.api.status.route import status_routes
 from gateway.gateway import Gateway
-from gateway.limits import MAX_PATH_CHARS
-from gateway.middleware import BodyLimit, ErrorBodies, RequestContext
-from gateway.routes.chat import chat_routes
-from gateway.routes.models import model_routes
-from gateway.routes.status import status_routes
+from gateway.http.errors import Problem
+from gateway.policy.limits import MAX_PATH_CHARS
 from svclib.errors import NotFound
 
+Endpoint: TypeAlias = Callable[[Gateway], Sequence[BaseRoute]]
 
-def build_app(gateway: Gateway) -> FastAPI:
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (chat_routes, model_routes, status_routes)
+"""All endpoints; see docs/adding-an-endpoint.md."""
+
+
+def build_app(gateway: Gateway, endpoints: Iterable[Endpoint] = ENDPOINTS) -> ASGIApp:
     """All routes of a gateway, and what happens to every request on its way to them, from the outside in."""
-    app = FastAPI(
-        title="Pellucid",
-        openapi_url=None,
-        redirect_slashes=False,
-        telemetry={"tracing": False, "metrics": False, "logs": False},
-        middleware=[
-            Middleware(RequestContext, metrics=gateway.metrics),
-            Middleware(ErrorBodies),
-            Middleware(BodyLimit, max_bytes=gateway.settings.max_body_bytes),
-        ],
-        exception_handlers={HTTPException: _http_error},
-    )
-    routers = (chat_routes(gateway), model_routes(gateway), status_routes(gateway))
-    for router in routers:
-        app.include_router(router)
-    app.state.routes = _routes(routers)
-    return app
+    routes = [route for endpoint in endpoints for route in endpoint(gateway)]
+    limited = BodyLimit(Routes(routes), gateway.settings.max_body_bytes)
+    return RequestContext(ErrorBodies(limited), gateway.metrics)
 
 
-def _routing_problem(request: Request, error: HTTPException) -> Problem:
+class Routes:
+    """Takes a request to its endpoint."""
+
+    def __init__(self, routes: Sequence[BaseRoute]) -> None:
+        self._router = Router(routes, redirect_slashes=False)
+        self._listed = _listed(routes)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["app"] = self  # With an application around it, the router raises what it refuses.
+        try:
+            await self._router(scope, receive, send)
+        except HTTPException as error:
+            problem = _routing_problem(scope, error, self._listed)
+            scope["state"]["record"].error_code = problem.code or problem.type
+            answer = Response(problem.body, problem.status, error.headers, media_type="application/json")
+            await answer(scope, receive, send)
+
+
+def _routing_problem(scope: Scope, error: HTTPException, routes: Sequence[str]) -> Problem:
     """What was asked for, and what can be."""
-    asked = f"{request.method} {_shown(request.url.path)}"
+    asked = f"{scope['method']} {_shown(scope['path'])}"
     if error.status_code == HTTPStatus.NOT_FOUND:
-        return Problem.of(NotFound(f"no route for {asked}; routes: {', '.join(request.app.state.routes)}"))
+        return Problem.of(NotFound(f"no route for {asked}; routes: {', '.join(routes)}"))
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         allowed = Headers(error.headers).get("allow", "")
         message = f"{asked} is not allowed; allowed: {allowed}"
@@ -60,20 +68,11 @@ def _shown(path: str) -> str:
     return path if len(path) <= MAX_PATH_CHARS else f"{path[:MAX_PATH_CHARS]}…"
 
 
-def _routes(routers: Iterable[APIRouter]) -> list[str]:
+def _listed(routes: Iterable[BaseRoute]) -> list[str]:
     """As ``GET /v1/models``; what can be asked with HEAD as well is not said twice."""
-    routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
     return sorted(
         f"{method} {route.path.replace(':path}', '}')}"
         for route in routes
-        if not route.path.endswith("/")
+        if isinstance(route, Route) and not route.path.endswith("/")
         for method in sorted((route.methods or set()) - {"HEAD"})
     )
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    """What routing itself refuses: an unknown path, a method that is not allowed."""
-    assert isinstance(error, HTTPException)
-    problem = _routing_problem(request, error)
-    request.state.record.error_code = problem.code or problem.type
-    return Response(problem.body, problem.status, error.headers, media_type="application/json")

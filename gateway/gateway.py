@@ -7,18 +7,20 @@ import time
 import structlog
 from prometheus_client import CollectorRegistry
 
-from gateway.admission import Admission
-from gateway.balancer import Balancer
-from gateway.clients.detokenizer import DetokenizerClient
-from gateway.clients.engine import SessionEngine
-from gateway.clients.tokenizer import TokenizerClient
 from gateway.config import Settings, split
+from gateway.generation.pipeline import Pipeline
 from gateway.http.bodies import Bodies, ReadingLimits
-from gateway.loads import EngineLoadCollector
+from gateway.http.reader import JsonReader
 from gateway.metrics import GatewayMetrics
-from gateway.model import Model, ParserChoice
-from gateway.pipeline import Pipeline
-from gateway.reader import RequestReader
+from gateway.policy.admission import Admission
+from gateway.replicas.balancer import Balancer
+from gateway.replicas.clients.detokenizer import DetokenizerClient
+from gateway.replicas.clients.engine import SessionEngine
+from gateway.replicas.clients.tokenizer import TokenizerClient
+from gateway.replicas.deployment import Deployment
+from gateway.replicas.describe import ParserChoice
+from gateway.replicas.loads import EngineLoadCollector
+from gateway.replicas.registry import Registry
 from svclib.errors import Unavailable
 from svclib.session import SessionLimits
 
@@ -34,11 +36,13 @@ class Gateway:
         self.metrics = GatewayMetrics(CollectorRegistry(), settings.served_model_name)
         self.admission = Admission(settings.max_concurrent_requests)
         self.bodies = Bodies(_reading_limits(settings))
-        self.reader = RequestReader(reject_unknown=settings.unknown_fields == "reject")
-        self.pipeline = _pipeline(settings, self.metrics)
-        self._balancers = (self.pipeline.tokenizers, self.pipeline.engines, self.pipeline.detokenizers)
+        self.reader = JsonReader()
+        self.deployment = _deployment(settings)
+        self.registry = Registry(dict.fromkeys(settings.model_names, self.deployment))
+        self.pipeline = Pipeline(self.registry, self.metrics.observe_step)
+        self._balancers = (self.deployment.tokenizers, self.deployment.engines, self.deployment.detokenizers)
         self._told: tuple[str, ...] = ()
-        self.loads = EngineLoadCollector(lambda: self.pipeline.engines.ready, settings.served_model_name)
+        self.loads = EngineLoadCollector(lambda: self.deployment.engines.ready, settings.served_model_name)
         self.metrics.registry.register(self.loads)
         self.metrics.watch_choices(lambda: self.admission.in_use)
         self.metrics.watch_peers(self.peers)
@@ -47,7 +51,7 @@ class Gateway:
         """Look for the services. They need not be there yet."""
         self.loads.start()
         for balancer in self._balancers:
-            balancer.on_change = self._tell_warnings
+            balancer.on_change = self._on_change
             balancer.start()
 
     async def stop(self) -> None:
@@ -65,15 +69,16 @@ class Gateway:
         """Which replicas are ready, by service and address."""
         return {balancer.name: balancer.addresses for balancer in self._balancers}
 
-    def check_ready(self) -> Model:
-        """The model that is served. Raises ``Unavailable`` unless a request would be answered now."""
+    def check_ready(self) -> tuple[str, ...]:
+        """What an operator should know. Raises ``Unavailable`` unless a request would be answered now."""
         self.admission.check_open()
-        return self.pipeline.model()
+        return self.deployment.warnings()
 
-    def _tell_warnings(self) -> None:
+    def _on_change(self) -> None:
         """Log what an operator should know of the model, once for each model."""
+        self.deployment.refresh()
         try:
-            warnings = self.pipeline.model().warnings
+            warnings = self.deployment.warnings()
         except Unavailable:
             return
         if warnings != self._told:
@@ -92,9 +97,9 @@ def _reading_limits(settings: Settings) -> ReadingLimits:
     )
 
 
-def _pipeline(settings: Settings, metrics: GatewayMetrics) -> Pipeline:
+def _deployment(settings: Settings) -> Deployment:
     limits = SessionLimits(waiting=settings.max_unread_bytes)
-    return Pipeline(
+    return Deployment(
         Balancer(
             "tokenizer",
             split(settings.tokenizer_addresses),
@@ -114,5 +119,4 @@ def _pipeline(settings: Settings, metrics: GatewayMetrics) -> Pipeline:
             DetokenizerClient.info,
         ),
         ParserChoice(settings.tool_parser, settings.reasoning_parser),
-        metrics,
     )

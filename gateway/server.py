@@ -11,7 +11,7 @@ import asyncio
 import gc
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Final
@@ -20,12 +20,12 @@ import structlog
 import uvicorn
 import uvloop
 
-from gateway.app import build_app
+from gateway.app import ENDPOINTS, Endpoint, build_app
 from gateway.config import Settings
 from gateway.gateway import Gateway
 from gateway.http.connection import Connection, ConnectionSettings
 from gateway.http.pool import ConnectionPool, raise_file_limit
-from gateway.limits import WRITE_BUFFER_BYTES
+from gateway.policy.limits import WRITE_BUFFER_BYTES
 from svclib import logging
 from svclib.errors import Unavailable
 from svclib.metrics import serve_metrics
@@ -53,9 +53,9 @@ def _connection_factory(settings: Settings) -> Callable[..., Connection]:
 class HttpServer(uvicorn.Server):
     """uvicorn, with signals left to others."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, endpoints: Iterable[Endpoint] = ENDPOINTS) -> None:
         config = uvicorn.Config(
-            build_app(gateway),
+            build_app(gateway, endpoints),
             http=_connection_factory(gateway.settings),  # type: ignore[arg-type]  # whatever makes a protocol does
             ws="none",
             lifespan="off",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -14,7 +14,7 @@ from svclib.server import unary
 from tokenizer_svc.conversation import Conversation, Message, Tool, ToolCall
 from tokenizer_svc.metrics import TokenizerMetrics
 from tokenizer_svc.pool import Pool
-from tokenizer_svc.prompt_tokenizer import PromptTokenizer
+from tokenizer_svc.prompt_tokenizer import PromptTokenizer, TokenizedPrompt
 from tokenizer_svc.reasoning import ReasoningState
 
 MAX_INPUTS: Final = 16_384
@@ -45,10 +45,12 @@ class TokenizerServicer(pb_grpc.TokenizerServicer):
     @unary
     async def Render(self, request: pb.RenderRequest, _context: Any) -> pb.RenderResponse:
         with self._metrics.counting_rejections():
-            conversation = _conversation(request)
+            conversation, inputs = _conversation(request), _inputs(request)
             size = conversation.num_chars
             self._check_size(size, "messages")
-            prompt = await self._pool.run(partial(self._tokenizer.render, conversation), size)
+            self._check_size(sum(map(len, inputs)), "inputs")
+            work = partial(self._render, conversation, inputs)
+            prompt, outputs = await self._pool.run(work, size + sum(map(len, inputs)))
         self._metrics.observe(prompt)
         return pb.RenderResponse(
             token_ids=prompt.token_ids,
@@ -59,17 +61,22 @@ class TokenizerServicer(pb_grpc.TokenizerServicer):
             rendered_at=prompt.rendered_at,
             tokenized_at=prompt.tokenized_at,
             ignored_template_kwargs=prompt.ignored_kwargs,
+            outputs=[pb.TokenList(token_ids=ids) for ids in outputs],
         )
 
     @unary
     async def Tokenize(self, request: pb.TokenizeRequest, _context: Any) -> pb.TokenizeResponse:
         with self._metrics.counting_rejections():
-            if len(request.inputs) > MAX_INPUTS:
-                raise InvalidRequest(f"inputs must have at most {MAX_INPUTS} items", param="inputs")
-            inputs = [_input(item, f"inputs[{index}]") for index, item in enumerate(request.inputs)]
+            inputs = _inputs(request)
             size = sum(map(len, inputs))
             self._check_size(size, "inputs")
-            outputs = await self._pool.run(partial(self._tokenize_all, inputs, request), size)
+            work = partial(
+                self._tokenize,
+                inputs,
+                add_special_tokens=request.add_special_tokens,
+                parse_special_tokens=request.parse_special_tokens,
+            )
+            outputs = await self._pool.run(work, size)
         return pb.TokenizeResponse(outputs=[pb.TokenList(token_ids=ids) for ids in outputs])
 
     @unary
@@ -111,11 +118,17 @@ class TokenizerServicer(pb_grpc.TokenizerServicer):
                 f"{param} have a size of {size}; at most {self._max_chars} are read", param=param
             )
 
-    def _tokenize_all(self, inputs: list[str | bytes], request: pb.TokenizeRequest) -> list[list[int]]:
+    def _render(
+        self, conversation: Conversation, inputs: Sequence[str | bytes]
+    ) -> tuple[TokenizedPrompt, list[list[int]]]:
+        prompt = self._tokenizer.render(conversation)
+        return prompt, self._tokenize(inputs, add_special_tokens=False, parse_special_tokens=True)
+
+    def _tokenize(
+        self, inputs: Sequence[str | bytes], *, add_special_tokens: bool, parse_special_tokens: bool
+    ) -> list[list[int]]:
         tokenize = partial(
-            self._tokenizer.tokenize,
-            add_special_tokens=request.add_special_tokens,
-            parse_special_tokens=request.parse_special_tokens,
+            self._tokenizer.tokenize, add_special_tokens=add_special_tokens, parse_special_tokens=parse_special_tokens
         )
         return [tokenize(value, f"inputs[{index}]") for index, value in enumerate(inputs)]
 
@@ -170,6 +183,12 @@ def _tool(tool: common_pb2.ToolDefinition) -> Tool:
 def _optional(message: Any, field: str, kind: Callable[[Any], ResultT]) -> ResultT | None:
     """An optional field of a protobuf message; None when it is absent."""
     return kind(getattr(message, field)) if message.HasField(field) else None
+
+
+def _inputs(request: pb.RenderRequest | pb.TokenizeRequest) -> list[str | bytes]:
+    if len(request.inputs) > MAX_INPUTS:
+        raise InvalidRequest(f"inputs must have at most {MAX_INPUTS} items", param="inputs")
+    return [_input(item, f"inputs[{index}]") for index, item in enumerate(request.inputs)]
 
 
 def _input(item: pb.TokenizeInput, param: str) -> str | bytes:

@@ -12,6 +12,7 @@ from engine_svc.request import FinishReason, Request, SamplingParams, Script
 from engine_svc.scheduling.capacity import Capacity
 from engine_svc.validation import (
     MAX_SCRIPT_BYTES,
+    check_choice_index,
     check_end_tokens,
     check_prompt,
     check_resumed,
@@ -36,6 +37,7 @@ def read_request(message: engine_pb2.GenerateRequest, info: RunnerInfo, capacity
     check_sampling(params, info.vocab_size)
     output = tuple(message.output_ids)
     check_resumed(output, params, info.vocab_size)
+    check_choice_index(message.choice_index, params)
     eos_token_ids = frozenset(message.eos_token_ids or info.eos_token_ids)
     check_end_tokens(eos_token_ids, info.vocab_size, param="eos_token_ids")
     return Request(
@@ -48,6 +50,7 @@ def read_request(message: engine_pb2.GenerateRequest, info: RunnerInfo, capacity
         open_ended=asked is None,
         thinking=_read_thinking(message, info.vocab_size) if params.constraint is not None else None,
         output_token_ids=output,
+        choice_index=message.choice_index,
     )
 
 

@@ -35,7 +35,7 @@ def draw(logits: Tensor, states: SequenceOf[SamplingState], operations: RowOpera
 def _keys(states: SequenceOf[SamplingState]) -> Keys:
     return position_keys(
         [state.params.seed for state in states],
-        [state.sequence.index for state in states],
+        [state.sequence.choice_index for state in states],
         [state.position for state in states],
     )
 

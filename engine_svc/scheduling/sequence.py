@@ -58,6 +58,11 @@ class Sequence:
         return self.seq_id - self.index
 
     @property
+    def choice_index(self) -> int:
+        """Which choice of the client's request this is; part of the noise key."""
+        return self.request.choice_index + self.index
+
+    @property
     def num_tokens(self) -> int:
         return len(self.token_ids)
 

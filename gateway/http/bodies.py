@@ -15,9 +15,9 @@ from typing import Final
 
 from starlette.types import Receive, Scope
 
-from gateway.errors import ClientGone
-from gateway.interrupt import Interrupt
-from gateway.limits import MAX_HELD_BODY_BYTES, MAX_PARTIAL_BODY_BYTES, TRIM_BODY_BYTES
+from gateway.http.errors import ClientGone
+from gateway.policy.interrupt import Interrupt
+from gateway.policy.limits import MAX_HELD_BODY_BYTES, MAX_PARTIAL_BODY_BYTES, TRIM_BODY_BYTES
 from svclib.errors import Overloaded, RequestTimeout, ServiceError
 from svclib.memory import Watermark
 

@@ -17,14 +17,14 @@ from uvicorn import Config
 from uvicorn.protocols.utils import get_local_addr, get_remote_addr
 from uvicorn.server import ServerState
 
-from gateway.errors import Problem
+from gateway.http.errors import Problem
 from gateway.http.exchange import Exchange, Line
 from gateway.http.half_closed import HalfClosed
 from gateway.http.head import TOO_LARGE, Head, HeadReader, Refused, bad_request, check_framing
 from gateway.http.pool import ConnectionPool
 from gateway.http.response import refusal
 from gateway.http.writer import Writer
-from gateway.limits import (
+from gateway.policy.limits import (
     BODY_BUFFER_BYTES,
     DISCARD_SECONDS,
     HEAD_SECONDS,

@@ -15,8 +15,8 @@ from typing import Final
 
 import httptools
 
-from gateway.errors import Problem
-from gateway.limits import MAX_HEAD_BYTES
+from gateway.http.errors import Problem
+from gateway.policy.limits import MAX_HEAD_BYTES
 
 TOO_LARGE: Final = Problem.of_status(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
 _HOST: Final = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=:\[\]-]*")

@@ -8,7 +8,7 @@ from enum import Enum, auto
 from http import HTTPStatus
 from typing import Final
 
-from gateway.errors import Problem
+from gateway.http.errors import Problem
 
 _VERSION: Final = b"HTTP/1.1 "
 """The highest version we speak, whatever the client's (RFC 9110, 2.5)."""

@@ -9,7 +9,7 @@ import termios
 
 import structlog
 
-from gateway.limits import WRITE_BUFFER_BYTES
+from gateway.policy.limits import WRITE_BUFFER_BYTES
 
 log = structlog.get_logger(__name__)
 

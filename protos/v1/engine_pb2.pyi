@@ -320,12 +320,17 @@ class GenerateRequest(_message.Message):
     REASONING_START_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     REASONING_END_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     OUTPUT_IDS_FIELD_NUMBER: _builtins.int
+    CHOICE_INDEX_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """The id of the client's request, for logs and records."""
     reasoning_state: _common_pb2.ReasoningState.ValueType
     """With a constraint: where the output starts, seen from the thinking, which is free. Absent or CLOSED: the constraint
     holds from the first token. OPEN: from behind the closing tag. UNDECIDED: from behind the closing tag when the
     output begins with the opening one, else from the first token.
+    """
+    choice_index: _builtins.int
+    """Which choice of the client's request this is, from 0: it draws the noise of that choice, so that it goes on by itself as
+    it would have beside the others. Its output is told as that of choice 0. Only with one choice; absent: 0.
     """
     @_builtins.property
     def input_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
@@ -370,13 +375,19 @@ class GenerateRequest(_message.Message):
         reasoning_start_token_ids: _abc.Iterable[_builtins.int] | None = ...,
         reasoning_end_token_ids: _abc.Iterable[_builtins.int] | None = ...,
         output_ids: _abc.Iterable[_builtins.int] | None = ...,
+        choice_index: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_simulate", b"_simulate", "sampling_params", b"sampling_params", "simulate", b"simulate"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_choice_index", b"_choice_index", "_simulate", b"_simulate", "choice_index", b"choice_index", "sampling_params", b"sampling_params", "simulate", b"simulate"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_simulate", b"_simulate", "eos_token_ids", b"eos_token_ids", "input_ids", b"input_ids", "output_ids", b"output_ids", "reasoning_end_token_ids", b"reasoning_end_token_ids", "reasoning_start_token_ids", b"reasoning_start_token_ids", "reasoning_state", b"reasoning_state", "request_id", b"request_id", "sampling_params", b"sampling_params", "simulate", b"simulate"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_choice_index", b"_choice_index", "_simulate", b"_simulate", "choice_index", b"choice_index", "eos_token_ids", b"eos_token_ids", "input_ids", b"input_ids", "output_ids", b"output_ids", "reasoning_end_token_ids", b"reasoning_end_token_ids", "reasoning_start_token_ids", b"reasoning_start_token_ids", "reasoning_state", b"reasoning_state", "request_id", b"request_id", "sampling_params", b"sampling_params", "simulate", b"simulate"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__choice_index: _TypeAlias = _typing.Literal["choice_index"]  # noqa: Y015
+    _WhichOneofArgType__choice_index: _TypeAlias = _typing.Literal["_choice_index", b"_choice_index"]  # noqa: Y015
     _WhichOneofReturnType__simulate: _TypeAlias = _typing.Literal["simulate"]  # noqa: Y015
     _WhichOneofArgType__simulate: _TypeAlias = _typing.Literal["_simulate", b"_simulate"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__choice_index) -> _WhichOneofReturnType__choice_index | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__simulate) -> _WhichOneofReturnType__simulate | None: ...
 
 Global___GenerateRequest: _TypeAlias = GenerateRequest  # noqa: Y015

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from protos.v1 import common_pb2 as protos_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19protos/v1/tokenizer.proto\x12\x0bpellucid.v1\x1a\x16protos/v1/common.proto\"%\n\x0b\x43ontentPart\x12\x0e\n\x04text\x18\x01 \x01(\tH\x00\x42\x06\n\x04part\"7\n\x0c\x43ontentParts\x12\'\n\x05parts\x18\x01 \x03(\x0b\x32\x18.pellucid.v1.ContentPart\"7\n\x08ToolCall\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x11\n\targuments\x18\x03 \x01(\t\"\x8b\x02\n\x0b\x43hatMessage\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0e\n\x04text\x18\x02 \x01(\tH\x00\x12*\n\x05parts\x18\x03 \x01(\x0b\x32\x19.pellucid.v1.ContentPartsH\x00\x12\x11\n\x04name\x18\x04 \x01(\tH\x01\x88\x01\x01\x12)\n\ntool_calls\x18\x05 \x03(\x0b\x32\x15.pellucid.v1.ToolCall\x12\x19\n\x0ctool_call_id\x18\x06 \x01(\tH\x02\x88\x01\x01\x12\x1e\n\x11reasoning_content\x18\x07 \x01(\tH\x03\x88\x01\x01\x42\t\n\x07\x63ontentB\x07\n\x05_nameB\x0f\n\r_tool_call_idB\x14\n\x12_reasoning_content\"\xd2\x02\n\rRenderRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12*\n\x08messages\x18\x02 \x03(\x0b\x32\x18.pellucid.v1.ChatMessage\x12*\n\x05tools\x18\x03 \x03(\x0b\x32\x1b.pellucid.v1.ToolDefinition\x12\"\n\x15\x61\x64\x64_generation_prompt\x18\x04 \x01(\x08H\x00\x88\x01\x01\x12#\n\x16\x63ontinue_final_message\x18\x05 \x01(\x08H\x01\x88\x01\x01\x12!\n\x19\x63hat_template_kwargs_json\x18\x06 \x01(\t\x12\x1e\n\x11max_prompt_tokens\x18\x07 \x01(\rH\x02\x88\x01\x01\x42\x18\n\x16_add_generation_promptB\x19\n\x17_continue_final_messageB\x14\n\x12_max_prompt_tokens\"\xe4\x01\n\x0eRenderResponse\x12\x11\n\ttoken_ids\x18\x01 \x03(\r\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x15\n\reos_token_ids\x18\x03 \x03(\r\x12\x34\n\x0freasoning_state\x18\x04 \x01(\x0e\x32\x1b.pellucid.v1.ReasoningState\x12\x18\n\x10template_version\x18\x05 \x01(\t\x12\x13\n\x0brendered_at\x18\x06 \x01(\x01\x12\x14\n\x0ctokenized_at\x18\x07 \x01(\x01\x12\x1f\n\x17ignored_template_kwargs\x18\x08 \x03(\t\"7\n\rTokenizeInput\x12\x0e\n\x04text\x18\x01 \x01(\tH\x00\x12\r\n\x03raw\x18\x02 \x01(\x0cH\x00\x42\x07\n\x05input\"\xb1\x01\n\x0fTokenizeRequest\x12*\n\x06inputs\x18\x01 \x03(\x0b\x32\x1a.pellucid.v1.TokenizeInput\x12\x1f\n\x12\x61\x64\x64_special_tokens\x18\x02 \x01(\x08H\x00\x88\x01\x01\x12!\n\x14parse_special_tokens\x18\x03 \x01(\x08H\x01\x88\x01\x01\x42\x15\n\x13_add_special_tokensB\x17\n\x15_parse_special_tokens\"\x1e\n\tTokenList\x12\x11\n\ttoken_ids\x18\x01 \x03(\r\";\n\x10TokenizeResponse\x12\'\n\x07outputs\x18\x01 \x03(\x0b\x32\x16.pellucid.v1.TokenList\"`\n\x11\x44\x65tokenizeRequest\x12\x11\n\ttoken_ids\x18\x01 \x03(\r\x12 \n\x13skip_special_tokens\x18\x02 \x01(\x08H\x00\x88\x01\x01\x42\x16\n\x14_skip_special_tokens\"\"\n\x12\x44\x65tokenizeResponse\x12\x0c\n\x04text\x18\x01 \x01(\t\"\x16\n\x14TokenizerInfoRequest\"\xf2\x01\n\x14TemplateCapabilities\x12\x13\n\x0bsystem_role\x18\x01 \x01(\x08\x12\x16\n\x0e\x64\x65veloper_role\x18\x02 \x01(\x08\x12\x15\n\rcontent_parts\x18\x03 \x01(\x08\x12\r\n\x05tools\x18\x04 \x01(\x08\x12\x12\n\ntool_calls\x18\x05 \x01(\x08\x12\x14\n\x0ctool_results\x18\x06 \x01(\x08\x12\x1b\n\x13\x61rguments_as_object\x18\x07 \x01(\x08\x12\x1a\n\x12strict_alternation\x18\x08 \x01(\x08\x12\x12\n\nwrites_bos\x18\t \x01(\x08\x12\x10\n\x08thinking\x18\n \x01(\x08\"Y\n\rReasoningTags\x12\x18\n\x10reasoning_parser\x18\x01 \x01(\t\x12\x17\n\x0fstart_token_ids\x18\x02 \x03(\r\x12\x15\n\rend_token_ids\x18\x03 \x03(\r\"\xb8\x02\n\rTokenizerInfo\x12\x12\n\nvocab_size\x18\x01 \x01(\r\x12\x19\n\x0c\x62os_token_id\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x15\n\reos_token_ids\x18\x03 \x03(\r\x12\x18\n\x10template_version\x18\x04 \x01(\t\x12\x37\n\x0c\x63\x61pabilities\x18\x05 \x01(\x0b\x32!.pellucid.v1.TemplateCapabilities\x12\x13\n\x0btool_parser\x18\x06 \x01(\t\x12\x18\n\x10reasoning_parser\x18\x07 \x01(\t\x12\x32\n\x0ereasoning_tags\x18\x08 \x03(\x0b\x32\x1a.pellucid.v1.ReasoningTags\x12\x1a\n\x12template_variables\x18\t \x03(\tB\x0f\n\r_bos_token_id2\xb0\x02\n\tTokenizer\x12\x41\n\x06Render\x12\x1a.pellucid.v1.RenderRequest\x1a\x1b.pellucid.v1.RenderResponse\x12G\n\x08Tokenize\x12\x1c.pellucid.v1.TokenizeRequest\x1a\x1d.pellucid.v1.TokenizeResponse\x12M\n\nDetokenize\x12\x1e.pellucid.v1.DetokenizeRequest\x1a\x1f.pellucid.v1.DetokenizeResponse\x12H\n\x07GetInfo\x12!.pellucid.v1.TokenizerInfoRequest\x1a\x1a.pellucid.v1.TokenizerInfob\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19protos/v1/tokenizer.proto\x12\x0bpellucid.v1\x1a\x16protos/v1/common.proto\"%\n\x0b\x43ontentPart\x12\x0e\n\x04text\x18\x01 \x01(\tH\x00\x42\x06\n\x04part\"7\n\x0c\x43ontentParts\x12\'\n\x05parts\x18\x01 \x03(\x0b\x32\x18.pellucid.v1.ContentPart\"7\n\x08ToolCall\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x11\n\targuments\x18\x03 \x01(\t\"\x8b\x02\n\x0b\x43hatMessage\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0e\n\x04text\x18\x02 \x01(\tH\x00\x12*\n\x05parts\x18\x03 \x01(\x0b\x32\x19.pellucid.v1.ContentPartsH\x00\x12\x11\n\x04name\x18\x04 \x01(\tH\x01\x88\x01\x01\x12)\n\ntool_calls\x18\x05 \x03(\x0b\x32\x15.pellucid.v1.ToolCall\x12\x19\n\x0ctool_call_id\x18\x06 \x01(\tH\x02\x88\x01\x01\x12\x1e\n\x11reasoning_content\x18\x07 \x01(\tH\x03\x88\x01\x01\x42\t\n\x07\x63ontentB\x07\n\x05_nameB\x0f\n\r_tool_call_idB\x14\n\x12_reasoning_content\"\xfe\x02\n\rRenderRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12*\n\x08messages\x18\x02 \x03(\x0b\x32\x18.pellucid.v1.ChatMessage\x12*\n\x05tools\x18\x03 \x03(\x0b\x32\x1b.pellucid.v1.ToolDefinition\x12\"\n\x15\x61\x64\x64_generation_prompt\x18\x04 \x01(\x08H\x00\x88\x01\x01\x12#\n\x16\x63ontinue_final_message\x18\x05 \x01(\x08H\x01\x88\x01\x01\x12!\n\x19\x63hat_template_kwargs_json\x18\x06 \x01(\t\x12\x1e\n\x11max_prompt_tokens\x18\x07 \x01(\rH\x02\x88\x01\x01\x12*\n\x06inputs\x18\x08 \x03(\x0b\x32\x1a.pellucid.v1.TokenizeInputB\x18\n\x16_add_generation_promptB\x19\n\x17_continue_final_messageB\x14\n\x12_max_prompt_tokens\"\x8d\x02\n\x0eRenderResponse\x12\x11\n\ttoken_ids\x18\x01 \x03(\r\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x15\n\reos_token_ids\x18\x03 \x03(\r\x12\x34\n\x0freasoning_state\x18\x04 \x01(\x0e\x32\x1b.pellucid.v1.ReasoningState\x12\x18\n\x10template_version\x18\x05 \x01(\t\x12\x13\n\x0brendered_at\x18\x06 \x01(\x01\x12\x14\n\x0ctokenized_at\x18\x07 \x01(\x01\x12\x1f\n\x17ignored_template_kwargs\x18\x08 \x03(\t\x12\'\n\x07outputs\x18\t \x03(\x0b\x32\x16.pellucid.v1.TokenList\"7\n\rTokenizeInput\x12\x0e\n\x04text\x18\x01 \x01(\tH\x00\x12\r\n\x03raw\x18\x02 \x01(\x0cH\x00\x42\x07\n\x05input\"\xb1\x01\n\x0fTokenizeRequest\x12*\n\x06inputs\x18\x01 \x03(\x0b\x32\x1a.pellucid.v1.TokenizeInput\x12\x1f\n\x12\x61\x64\x64_special_tokens\x18\x02 \x01(\x08H\x00\x88\x01\x01\x12!\n\x14parse_special_tokens\x18\x03 \x01(\x08H\x01\x88\x01\x01\x42\x15\n\x13_add_special_tokensB\x17\n\x15_parse_special_tokens\"\x1e\n\tTokenList\x12\x11\n\ttoken_ids\x18\x01 \x03(\r\";\n\x10TokenizeResponse\x12\'\n\x07outputs\x18\x01 \x03(\x0b\x32\x16.pellucid.v1.TokenList\"`\n\x11\x44\x65tokenizeRequest\x12\x11\n\ttoken_ids\x18\x01 \x03(\r\x12 \n\x13skip_special_tokens\x18\x02 \x01(\x08H\x00\x88\x01\x01\x42\x16\n\x14_skip_special_tokens\"\"\n\x12\x44\x65tokenizeResponse\x12\x0c\n\x04text\x18\x01 \x01(\t\"\x16\n\x14TokenizerInfoRequest\"\xf2\x01\n\x14TemplateCapabilities\x12\x13\n\x0bsystem_role\x18\x01 \x01(\x08\x12\x16\n\x0e\x64\x65veloper_role\x18\x02 \x01(\x08\x12\x15\n\rcontent_parts\x18\x03 \x01(\x08\x12\r\n\x05tools\x18\x04 \x01(\x08\x12\x12\n\ntool_calls\x18\x05 \x01(\x08\x12\x14\n\x0ctool_results\x18\x06 \x01(\x08\x12\x1b\n\x13\x61rguments_as_object\x18\x07 \x01(\x08\x12\x1a\n\x12strict_alternation\x18\x08 \x01(\x08\x12\x12\n\nwrites_bos\x18\t \x01(\x08\x12\x10\n\x08thinking\x18\n \x01(\x08\"Y\n\rReasoningTags\x12\x18\n\x10reasoning_parser\x18\x01 \x01(\t\x12\x17\n\x0fstart_token_ids\x18\x02 \x03(\r\x12\x15\n\rend_token_ids\x18\x03 \x03(\r\"\xb8\x02\n\rTokenizerInfo\x12\x12\n\nvocab_size\x18\x01 \x01(\r\x12\x19\n\x0c\x62os_token_id\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x15\n\reos_token_ids\x18\x03 \x03(\r\x12\x18\n\x10template_version\x18\x04 \x01(\t\x12\x37\n\x0c\x63\x61pabilities\x18\x05 \x01(\x0b\x32!.pellucid.v1.TemplateCapabilities\x12\x13\n\x0btool_parser\x18\x06 \x01(\t\x12\x18\n\x10reasoning_parser\x18\x07 \x01(\t\x12\x32\n\x0ereasoning_tags\x18\x08 \x03(\x0b\x32\x1a.pellucid.v1.ReasoningTags\x12\x1a\n\x12template_variables\x18\t \x03(\tB\x0f\n\r_bos_token_id2\xb0\x02\n\tTokenizer\x12\x41\n\x06Render\x12\x1a.pellucid.v1.RenderRequest\x1a\x1b.pellucid.v1.RenderResponse\x12G\n\x08Tokenize\x12\x1c.pellucid.v1.TokenizeRequest\x1a\x1d.pellucid.v1.TokenizeResponse\x12M\n\nDetokenize\x12\x1e.pellucid.v1.DetokenizeRequest\x1a\x1f.pellucid.v1.DetokenizeResponse\x12H\n\x07GetInfo\x12!.pellucid.v1.TokenizerInfoRequest\x1a\x1a.pellucid.v1.TokenizerInfob\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,29 +41,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CHATMESSAGE']._serialized_start=220
   _globals['_CHATMESSAGE']._serialized_end=487
   _globals['_RENDERREQUEST']._serialized_start=490
-  _globals['_RENDERREQUEST']._serialized_end=828
-  _globals['_RENDERRESPONSE']._serialized_start=831
-  _globals['_RENDERRESPONSE']._serialized_end=1059
-  _globals['_TOKENIZEINPUT']._serialized_start=1061
-  _globals['_TOKENIZEINPUT']._serialized_end=1116
-  _globals['_TOKENIZEREQUEST']._serialized_start=1119
-  _globals['_TOKENIZEREQUEST']._serialized_end=1296
-  _globals['_TOKENLIST']._serialized_start=1298
-  _globals['_TOKENLIST']._serialized_end=1328
-  _globals['_TOKENIZERESPONSE']._serialized_start=1330
-  _globals['_TOKENIZERESPONSE']._serialized_end=1389
-  _globals['_DETOKENIZEREQUEST']._serialized_start=1391
-  _globals['_DETOKENIZEREQUEST']._serialized_end=1487
-  _globals['_DETOKENIZERESPONSE']._serialized_start=1489
-  _globals['_DETOKENIZERESPONSE']._serialized_end=1523
-  _globals['_TOKENIZERINFOREQUEST']._serialized_start=1525
-  _globals['_TOKENIZERINFOREQUEST']._serialized_end=1547
-  _globals['_TEMPLATECAPABILITIES']._serialized_start=1550
-  _globals['_TEMPLATECAPABILITIES']._serialized_end=1792
-  _globals['_REASONINGTAGS']._serialized_start=1794
-  _globals['_REASONINGTAGS']._serialized_end=1883
-  _globals['_TOKENIZERINFO']._serialized_start=1886
-  _globals['_TOKENIZERINFO']._serialized_end=2198
-  _globals['_TOKENIZER']._serialized_start=2201
-  _globals['_TOKENIZER']._serialized_end=2505
+  _globals['_RENDERREQUEST']._serialized_end=872
+  _globals['_RENDERRESPONSE']._serialized_start=875
+  _globals['_RENDERRESPONSE']._serialized_end=1144
+  _globals['_TOKENIZEINPUT']._serialized_start=1146
+  _globals['_TOKENIZEINPUT']._serialized_end=1201
+  _globals['_TOKENIZEREQUEST']._serialized_start=1204
+  _globals['_TOKENIZEREQUEST']._serialized_end=1381
+  _globals['_TOKENLIST']._serialized_start=1383
+  _globals['_TOKENLIST']._serialized_end=1413
+  _globals['_TOKENIZERESPONSE']._serialized_start=1415
+  _globals['_TOKENIZERESPONSE']._serialized_end=1474
+  _globals['_DETOKENIZEREQUEST']._serialized_start=1476
+  _globals['_DETOKENIZEREQUEST']._serialized_end=1572
+  _globals['_DETOKENIZERESPONSE']._serialized_start=1574
+  _globals['_DETOKENIZERESPONSE']._serialized_end=1608
+  _globals['_TOKENIZERINFOREQUEST']._serialized_start=1610
+  _globals['_TOKENIZERINFOREQUEST']._serialized_end=1632
+  _globals['_TEMPLATECAPABILITIES']._serialized_start=1635
+  _globals['_TEMPLATECAPABILITIES']._serialized_end=1877
+  _globals['_REASONINGTAGS']._serialized_start=1879
+  _globals['_REASONINGTAGS']._serialized_end=1968
+  _globals['_TOKENIZERINFO']._serialized_start=1971
+  _globals['_TOKENIZERINFO']._serialized_end=2283
+  _globals['_TOKENIZER']._serialized_start=2286
+  _globals['_TOKENIZER']._serialized_end=2590
 # @@protoc_insertion_point(module_scope)

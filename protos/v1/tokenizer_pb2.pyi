@@ -175,6 +175,7 @@ class RenderRequest(_message.Message):
     CONTINUE_FINAL_MESSAGE_FIELD_NUMBER: _builtins.int
     CHAT_TEMPLATE_KWARGS_JSON_FIELD_NUMBER: _builtins.int
     MAX_PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
+    INPUTS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """The id of the client's request, for logs."""
     add_generation_prompt: _builtins.bool
@@ -195,6 +196,12 @@ class RenderRequest(_message.Message):
     def tools(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.ToolDefinition]:
         """Functions to offer; empty: none."""
 
+    @_builtins.property
+    def inputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenizeInput]:
+        """Texts and bytes to encode beside the prompt, as `Tokenize` does with `parse_special_tokens`: the script of a simulated
+        model, which so needs no call of its own.
+        """
+
     def __init__(
         self,
         *,
@@ -205,10 +212,11 @@ class RenderRequest(_message.Message):
         continue_final_message: _builtins.bool | None = ...,
         chat_template_kwargs_json: _builtins.str = ...,
         max_prompt_tokens: _builtins.int | None = ...,
+        inputs: _abc.Iterable[Global___TokenizeInput] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_add_generation_prompt", b"_add_generation_prompt", "_continue_final_message", b"_continue_final_message", "_max_prompt_tokens", b"_max_prompt_tokens", "add_generation_prompt", b"add_generation_prompt", "continue_final_message", b"continue_final_message", "max_prompt_tokens", b"max_prompt_tokens"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_add_generation_prompt", b"_add_generation_prompt", "_continue_final_message", b"_continue_final_message", "_max_prompt_tokens", b"_max_prompt_tokens", "add_generation_prompt", b"add_generation_prompt", "chat_template_kwargs_json", b"chat_template_kwargs_json", "continue_final_message", b"continue_final_message", "max_prompt_tokens", b"max_prompt_tokens", "messages", b"messages", "request_id", b"request_id", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_add_generation_prompt", b"_add_generation_prompt", "_continue_final_message", b"_continue_final_message", "_max_prompt_tokens", b"_max_prompt_tokens", "add_generation_prompt", b"add_generation_prompt", "chat_template_kwargs_json", b"chat_template_kwargs_json", "continue_final_message", b"continue_final_message", "inputs", b"inputs", "max_prompt_tokens", b"max_prompt_tokens", "messages", b"messages", "request_id", b"request_id", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__add_generation_prompt: _TypeAlias = _typing.Literal["add_generation_prompt"]  # noqa: Y015
     _WhichOneofArgType__add_generation_prompt: _TypeAlias = _typing.Literal["_add_generation_prompt", b"_add_generation_prompt"]  # noqa: Y015
@@ -239,6 +247,7 @@ class RenderResponse(_message.Message):
     RENDERED_AT_FIELD_NUMBER: _builtins.int
     TOKENIZED_AT_FIELD_NUMBER: _builtins.int
     IGNORED_TEMPLATE_KWARGS_FIELD_NUMBER: _builtins.int
+    OUTPUTS_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """The same prompt as text, control tokens spelled out."""
     reasoning_state: _common_pb2.ReasoningState.ValueType
@@ -261,6 +270,10 @@ class RenderResponse(_message.Message):
     def ignored_template_kwargs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Names among the request's template variables that the template never reads."""
 
+    @_builtins.property
+    def outputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenList]:
+        """The encoded `inputs`, one list for each, in order."""
+
     def __init__(
         self,
         *,
@@ -272,10 +285,11 @@ class RenderResponse(_message.Message):
         rendered_at: _builtins.float = ...,
         tokenized_at: _builtins.float = ...,
         ignored_template_kwargs: _abc.Iterable[_builtins.str] | None = ...,
+        outputs: _abc.Iterable[Global___TokenList] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["eos_token_ids", b"eos_token_ids", "ignored_template_kwargs", b"ignored_template_kwargs", "reasoning_state", b"reasoning_state", "rendered_at", b"rendered_at", "template_version", b"template_version", "text", b"text", "token_ids", b"token_ids", "tokenized_at", b"tokenized_at"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["eos_token_ids", b"eos_token_ids", "ignored_template_kwargs", b"ignored_template_kwargs", "outputs", b"outputs", "reasoning_state", b"reasoning_state", "rendered_at", b"rendered_at", "template_version", b"template_version", "text", b"text", "token_ids", b"token_ids", "tokenized_at", b"tokenized_at"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -44,15 +44,23 @@ class Stream(Generic[OpenT, InputT, EventT]):
         self.id = 0
 
     async def __aenter__(self) -> Self:
-        self.id = self._client._register(self, self._request, self._opening)
-        if self._opening.timeout is not None:
-            loop = asyncio.get_running_loop()
-            self._deadline = loop.call_later(self._opening.timeout, self._on_deadline)
+        self.start()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.leave()
+
+    def start(self) -> None:
+        """Send the request. To be followed by ``leave``, whatever happens."""
+        self.id = self._client._register(self, self._request, self._opening)
+        if self._opening.timeout is not None:
+            loop = asyncio.get_running_loop()
+            self._deadline = loop.call_later(self._opening.timeout, self._on_deadline)
+
+    def leave(self) -> None:
+        """Cancel the request unless it is over."""
         if self._deadline is not None:
             self._deadline.cancel()
         self._inbox.drop()
@@ -67,6 +75,24 @@ class Stream(Generic[OpenT, InputT, EventT]):
         """Tell of the request's end, should it come because what was said was not read: its reader may be held up by
         something else and not come back."""
         self._on_slow = tell
+
+    def watch(self, on_news: Callable[[], None]) -> None:
+        """See ``Inbox.watch``: for a reader that does not iterate."""
+        self._inbox.watch(on_news)
+
+    def take(self) -> EventT | None:
+        """What waits; None while there is nothing. Raises the error of the end, after the last event."""
+        return self._inbox.take()
+
+    @property
+    def is_over(self) -> bool:
+        """It has ended without an error, and every event was taken."""
+        return self._inbox.is_over
+
+    @property
+    def has_more(self) -> bool:
+        """More waits than the last ``take`` gave, or an error."""
+        return self._inbox.has_more
 
     def __aiter__(self) -> Self:
         return self

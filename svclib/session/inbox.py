@@ -62,6 +62,7 @@ class Inbox(Generic[MessageT]):
         self._rest: deque[bytearray] = deque()
         self._class: type[MessageT]
         self._wakeup: asyncio.Future[None] | None = None
+        self._on_news: Callable[[], None] | None = None
         self.num_bytes = 0
         """Of the messages behind the first."""
         self.ended = False
@@ -112,6 +113,30 @@ class Inbox(Generic[MessageT]):
             await self._wakeup
         return self._take()
 
+    def watch(self, on_news: Callable[[], None]) -> None:
+        """Be told whenever something comes, the end included, and read with ``take``: a reader without a task."""
+        self._on_news = on_news
+        if self.ended or not self._is_empty:
+            on_news()
+
+    def take(self) -> MessageT | None:
+        """What waits, or a portion of it; None while there is nothing. Raises the error of the end, after the last."""
+        if not self._is_empty:
+            return self._take()
+        if self.error is not None:
+            raise self.error
+        return None
+
+    @property
+    def is_over(self) -> bool:
+        """It has ended without an error, and everything was taken."""
+        return self.ended and self.error is None and self._is_empty
+
+    @property
+    def has_more(self) -> bool:
+        """Another portion waits already, or an error."""
+        return bool(self._rest) or self.error is not None
+
     @property
     def _is_empty(self) -> bool:
         return self._first is None and not self._rest
@@ -134,3 +159,5 @@ class Inbox(Generic[MessageT]):
     def _wake(self) -> None:
         if self._wakeup is not None and not self._wakeup.done():
             self._wakeup.set_result(None)
+        if self._on_news is not None:
+            self._on_news()

@@ -16,9 +16,10 @@ from engine_svc.constraint import Constraint
 from engine_svc.execution.runner import RunnerInfo
 from engine_svc.request import SamplingParams
 from engine_svc.scheduling.capacity import Capacity
-from gateway.chat import Sampling
-from gateway.clients.engine import _sampling_params
-from gateway.schemas.chat_completion import ChatCompletion, read_chat
+from gateway.api.chat.request import read_chat
+from gateway.api.chat.schema import ChatCompletion
+from gateway.generation.request import Sampling
+from gateway.replicas.clients.engine import _sampling_params
 from protos.v1 import engine_pb2
 from svclib.errors import InvalidRequest
 

@@ -391,6 +391,31 @@ async def test_a_resumed_request_goes_on_where_it_was(cut: int) -> None:
     assert (rest.prompt_tokens, rest.cached_tokens) == (40, 32)
 
 
+@pytest.mark.parametrize("cut", [0, 4])
+async def test_a_choice_resumed_alone_gives_the_same_tokens(cut: int) -> None:
+    request = prompt(40, n=4, max_tokens=9, seed=3, temperature=2.0)
+    alone = prompt(40, max_tokens=9, seed=3, temperature=2.0)
+    alone.choice_index = 3
+    async with serving() as served:
+        whole = await served.ask(request)
+        fourth = tokens_of(whole, 3)
+        alone.output_ids.extend(fourth[:cut])
+        rest = await served.ask(alone)
+    assert len(fourth) == 9
+    assert fourth != tokens_of(whole)
+    assert tokens_of(rest) == fourth[cut:]
+
+
+@pytest.mark.parametrize(("index", "params"), [(1, {"n": 2}), (128, {})])
+async def test_a_choice_that_cannot_be_is_refused(index: int, params: dict[str, Any]) -> None:
+    request = prompt(4, **params)
+    request.choice_index = index
+    async with serving() as served:
+        error = await refused(served, request)
+    assert isinstance(error, InvalidRequest)
+    assert error.param == "choice_index"
+
+
 @pytest.mark.parametrize(
     ("output", "params", "named"),
     [

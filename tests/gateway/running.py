@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -17,6 +17,7 @@ from detokenizer_svc.config import DetokenizerSettings
 from detokenizer_svc.server import DetokenizerService
 from engine_svc.config import Settings as EngineSettings
 from engine_svc.server import EngineService
+from gateway.app import ENDPOINTS, Endpoint
 from gateway.config import Settings
 from gateway.gateway import Gateway
 from gateway.server import HttpServer, listen
@@ -135,13 +136,15 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @asynccontextmanager
-async def gateway_before(addresses: dict[str, str], **settings: Any) -> AsyncIterator[tuple[Gateway, HttpServer, str]]:
+async def gateway_before(
+    addresses: dict[str, str], *, endpoints: Iterable[Endpoint] = ENDPOINTS, **settings: Any
+) -> AsyncIterator[tuple[Gateway, HttpServer, str]]:
     """A gateway on a free port, which knows the peers at these addresses (comma lists)."""
     given = {f"{service}_addresses": address for service, address in addresses.items()}
     gateway = Gateway(Settings(**({"served_model_name": MODEL} | given | settings)))
     gateway.start()
     listener = listen("127.0.0.1", 0)
-    server = HttpServer(gateway)
+    server = HttpServer(gateway, endpoints)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         await until(lambda: server.started)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
 import grpc
@@ -165,12 +165,16 @@ class ScriptedTokenizer(tokenizer_pb2_grpc.TokenizerServicer):
             token_ids="".join(message.text for message in request.messages).encode(),
             eos_token_ids=[EOS], template_version="v1", rendered_at=1.0, tokenized_at=2.0,
             ignored_template_kwargs=self.ignored_kwargs, reasoning_state=self.reasoning_state,
+            outputs=self.encode(request.inputs),
         )  # fmt: skip
 
     @unary
     async def Tokenize(self, request: tokenizer_pb2.TokenizeRequest, context: Any) -> tokenizer_pb2.TokenizeResponse:
-        pieces = [each.raw or each.text.encode() for each in request.inputs]
-        return tokenizer_pb2.TokenizeResponse(outputs=[tokenizer_pb2.TokenList(token_ids=piece) for piece in pieces])
+        return tokenizer_pb2.TokenizeResponse(outputs=self.encode(request.inputs))
+
+    def encode(self, inputs: Sequence[tokenizer_pb2.TokenizeInput]) -> list[tokenizer_pb2.TokenList]:
+        """Bytes are their own tokens."""
+        return [tokenizer_pb2.TokenList(token_ids=each.raw or each.text.encode()) for each in inputs]
 
     @unary
     async def Detokenize(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from openai import APIError
 
-from gateway.clients import health
+from gateway.replicas import health
 from protos.v1 import detokenizer_pb2, tokenizer_pb2
 from svclib.errors import (
     TABLE,
@@ -20,7 +21,6 @@ from svclib.errors import (
     Unavailable,
 )
 from svclib.liveness import Patience
-from svclib.server import unary
 from tests.gateway.running import HI, MODEL, Stack, scripted_stack, until
 from tests.gateway.scripted import (
     CONTEXT,
@@ -354,8 +354,7 @@ async def test_a_tokenizer_is_told_how_long_a_prompt_may_be() -> None:
 class Picky(ScriptedTokenizer):
     """Has no tokens for the second input."""
 
-    @unary
-    async def Tokenize(self, request: tokenizer_pb2.TokenizeRequest, context: Any) -> tokenizer_pb2.TokenizeResponse:
+    def encode(self, inputs: Sequence[tokenizer_pb2.TokenizeInput]) -> list[tokenizer_pb2.TokenList]:
         raise InvalidRequest("inputs[1] has no tokens", param="inputs[1]")
 
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
+from gateway.generation.record import RequestRecord
 from gateway.metrics import GatewayMetrics
-from gateway.record import RequestRecord
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protos.v1 import detokenizer_pb2 as pb
-from svclib.errors import InvalidRequest, Overloaded
+from svclib.errors import InvalidRequest, Overloaded, PeerLost
 from svclib.session.inbox import Allowance, Inbox
 from svclib.session.limits import PORTION_BYTES, SessionLimits
 from tests.svclib.pipe import content, text_of
@@ -151,3 +151,30 @@ def test_waiting_merges_as_protobuf_merges(given_messages: list[pb.FormatEvent])
         return await box.get()
 
     assert asyncio.run(run()) == merged
+
+
+async def test_a_reader_without_a_task() -> None:
+    told: list[str] = []
+    box = inbox(Allowance(SessionLimits()))
+    assert (box.take(), box.is_over, box.has_more) == (None, False, False)
+    box.put(pb.FormatEvent(finish_reason="a"))
+    box.watch(lambda: told.append("news"))
+    assert told == ["news"]
+    box.put(pb.FormatEvent(completion_tokens=2))
+    box.end(PeerLost("gone"))
+    assert told == ["news"] * 3
+    found = box.take()
+    assert found is not None
+    assert (found.finish_reason, found.completion_tokens) == ("a", 2)
+    assert (box.is_over, box.has_more) == (False, True)
+    with pytest.raises(PeerLost):
+        box.take()
+
+
+async def test_a_reader_without_a_task_sees_the_end() -> None:
+    box = inbox(Allowance(SessionLimits()))
+    box.put(pb.FormatEvent())
+    box.end()
+    assert not box.is_over
+    assert box.take() is not None
+    assert (box.take(), box.is_over, box.has_more) == (None, True, False)

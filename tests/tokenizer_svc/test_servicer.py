@@ -304,6 +304,22 @@ async def test_what_cannot_be_tokenized(service: Served, request_: pb.TokenizeRe
     assert error.param == param
 
 
+async def test_what_is_encoded_beside_a_prompt(service: Served) -> None:
+    inputs = [pb.TokenizeInput(raw=b"a<|im_end|>"), pb.TokenizeInput(text="b"), pb.TokenizeInput(raw=b"\xf0")]
+    answer = await service.render(user("hi"), inputs=inputs)
+    assert answer.token_ids == (await service.render(user("hi"))).token_ids
+    assert [list(each.token_ids) for each in answer.outputs] == [[97, simulated.EOS_TOKEN_ID], [98], [0xF0]]
+
+
+async def test_what_cannot_be_encoded_beside_a_prompt(service: Served) -> None:
+    for inputs, param in (
+        ([pb.TokenizeInput(text="a"), pb.TokenizeInput()], "inputs[1]"),
+        ([pb.TokenizeInput(raw=b"a")] * (MAX_INPUTS + 1), "inputs"),
+        ([pb.TokenizeInput(text="a" * (MAX_CHARS + 1))], "inputs"),
+    ):
+        assert (await refusal(service.render(user("hi"), inputs=inputs))).param == param
+
+
 async def test_detokenize(service: Served) -> None:
     ids = [*"Zü".encode(), 0xF0, simulated.EOS_TOKEN_ID]
     answer = await service.stub.Detokenize(pb.DetokenizeRequest(token_ids=ids))

@@ -74,7 +74,7 @@ class _Answer:
         self._num_steps = len(self._script.steps) * self._script.repeat
         self._num_played, self._num_said = self._find(len(request.output_token_ids))
         self._due_at = now + self._script.delay
-        self._text = _FixedText(request, sequence.index)
+        self._text = _FixedText(request, sequence.choice_index)
         self._eos = min(request.eos_token_ids, default=None)
         self._vocab_size = info.vocab_size
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -114,6 +115,15 @@ def test_choices_of_one_request_differ() -> None:
     outputs = {tuple(generate(model, choice, [], reverse=False)) for choice in choices}
 
     assert len(outputs) == 4
+
+
+@pytest.mark.parametrize("cut", [0, 5])
+def test_a_choice_that_goes_on_alone_draws_its_own_noise(cut: int) -> None:
+    whole = generate(model, sequence(prompt=[1], seed=5, index=3), [], reverse=False)
+    alone = sequence(whole[:cut], prompt=[1], seed=5)
+    alone.request = replace(alone.request, choice_index=3)
+
+    assert generate(model, alone, [], reverse=False, length=12 - cut) == whole
 
 
 def test_logprobs_are_of_the_raw_logits() -> None:

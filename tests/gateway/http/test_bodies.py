@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.types import Message
 
-from gateway.errors import ClientGone
 from gateway.http.bodies import Bodies, ReadingLimits, client_address
+from gateway.http.errors import ClientGone
 from svclib.errors import Overloaded, RequestTimeout, Unavailable
 
 WIDE = ReadingLimits(seconds=60, grace_seconds=60, min_bytes_per_second=1, max_readers=100, max_readers_per_address=100)

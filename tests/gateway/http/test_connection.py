@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from gateway.http import connection as connection_module
-from gateway.limits import MAX_HEAD_BYTES
+from gateway.policy.limits import MAX_HEAD_BYTES
 from tests.gateway.http.wire import answer_to, connect
 from tests.gateway.running import HI, MODEL, Stack, scripted_stack, until
 

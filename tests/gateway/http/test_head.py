@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.http.head import HeadReader, Refused, check_framing, check_host
-from gateway.limits import MAX_HEAD_BYTES
+from gateway.policy.limits import MAX_HEAD_BYTES
 from tests.gateway.http.wire import answer_to, chat, chat_body
 from tests.gateway.running import Stack
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.errors import Problem
+from gateway.http.errors import Problem
 from gateway.http.response import Response, refusal
 
 TEXT = [(b"content-type", b"text/plain")]

@@ -1,0 +1,14 @@
+"""``POST /v1/chat/completions``."""
+
+from __future__ import annotations
+
+from starlette.routing import BaseRoute
+
+from gateway.api.chat.schema import read_chat
+from gateway.api.exchange import generation_route
+from gateway.gateway import Gateway
+
+
+def chat_routes(gateway: Gateway) -> list[BaseRoute]:
+    """The routes that answer conversations."""
+    return [generation_route("/v1/chat/completions", gateway, read_chat)]

@@ -1,0 +1,43 @@
+"""Which call each tool result answers.
+
+Results stand right after the assistant turn whose calls they answer, in any order, each call at most once. Not every
+call needs one: a client may have been interrupted. vLLM, SGLang and llama.cpp accept that, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gateway.generation import request as neutral
+from svclib.errors import InvalidRequest
+
+
+def check_results(messages: Sequence[neutral.Message]) -> None:
+    """Raises ``InvalidRequest`` for the first result that answers no call, or one that has been answered."""
+    open_calls: set[str | None] = set()
+    answered: set[str | None] = set()
+    for number, message in enumerate(messages):
+        if message.role != "tool":
+            open_calls, answered = _call_ids(message, f"messages[{number}]"), set()
+            continue
+        if message.tool_call_id not in open_calls:
+            raise _refusal(number, message, answered)
+        open_calls.remove(message.tool_call_id)
+        answered.add(message.tool_call_id)
+
+
+def _call_ids(message: neutral.Message, param: str) -> set[str | None]:
+    seen: set[str | None] = set()
+    for number, call in enumerate(message.tool_calls):
+        if call.id in seen:
+            place = f"{param}.tool_calls[{number}].id"
+            raise InvalidRequest(f"{place} is that of another call of this message", param=place)
+        seen.add(call.id)
+    return seen
+
+
+def _refusal(number: int, message: neutral.Message, answered: set[str | None]) -> InvalidRequest:
+    param = f"messages[{number}].tool_call_id"
+    if message.tool_call_id in answered:
+        return InvalidRequest(f"{param} names a call that has been answered", param=param)
+    return InvalidRequest(f"{param} names no call of the assistant message before it", param=param)

@@ -1,0 +1,129 @@
+"""What a request demands of the output's form, as one constraint for the engine."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import orjson
+
+from gateway.generation.call_grammar import CallGrammar, CallSyntax
+from gateway.generation.prompt import ReasoningState, ReasoningTags
+from gateway.generation.request import GenerationRequest, Tool
+from gateway.policy.limits import MAX_CALL_SCHEMAS_CHARS
+from svclib.errors import InvalidRequest
+
+_SCHEMA: Final = re.compile(r"grammar\.json\[(\d+)\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """What the output must match; ``kind`` is the field of engine.proto, which says more."""
+
+    kind: Literal["json_object", "json_schema", "grammar"]
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """The beginning of the output that a constraint leaves free."""
+
+    state: ReasoningState
+    tags: ReasoningTags
+
+
+def asked_by(request: GenerationRequest) -> str:
+    """The client's field that asks for a constraint; empty: none does."""
+    if request.tools and (request.tool_choice.is_forced or request.tool_choice.allowed is not None):
+        return "tool_choice"
+    if request.response_format is not None:
+        return request.names.response_format
+    return _asked_by_tools(request)
+
+
+def constraint_of(request: GenerationRequest, syntax: CallSyntax | None) -> Constraint | None:
+    """None: any output will do. ``syntax`` is how calls are written, and is there if tools are.
+
+    Raises ``InvalidRequest`` for tools that are too much to be made into one.
+    """
+    if not asked_by(request):
+        return None
+    if request.tools:
+        assert syntax is not None
+        _check_size(request)
+        _check_arguments(request)
+        return Constraint("grammar", _grammar(request, CallGrammar(syntax, _allowed(request), _several(request))))
+    assert request.response_format is not None
+    schema = request.response_format.schema_json
+    return Constraint("json_object") if schema is None else Constraint("json_schema", schema)
+
+
+def fault_of(error: InvalidRequest, request: GenerationRequest) -> InvalidRequest:
+    """What the engine says of a constraint, said of the client's field."""
+    param, place = asked_by(request), ""
+    if number := _SCHEMA.fullmatch(error.param or ""):
+        param, place = _schema_of(int(number[1]), request)
+    elif error.param == "json_schema":
+        place = request.names.response_schema
+    return type(error)(f"{place or param}: {error.message}", param=param)
+
+
+def _schema_of(number: int, request: GenerationRequest) -> tuple[str, str]:
+    """Field and place of one of the schemas in a grammar of calls, where that of the content is the last."""
+    allowed = _allowed(request)
+    if number >= len(allowed):
+        return request.names.response_format, request.names.response_schema
+    param = _parameters_of(allowed[number], request)
+    return param, param
+
+
+def _parameters_of(tool: Tool, request: GenerationRequest) -> str:
+    return f"{request.names.function.format(request.tools.index(tool))}.parameters"
+
+
+def _check_size(request: GenerationRequest) -> None:
+    """Before time is spent on them; the engine, too, limits what it compiles."""
+    size = sum(len(tool.parameters_json or "") for tool in _allowed(request))
+    if size > MAX_CALL_SCHEMAS_CHARS:
+        raise InvalidRequest(
+            f"{asked_by(request)} cannot hold for tools whose parameters are longer than {MAX_CALL_SCHEMAS_CHARS} "
+            "characters together",
+            param="tools",
+        )
+
+
+def _check_arguments(request: GenerationRequest) -> None:
+    """Arguments are an object, so a schema that is about something else cannot be followed."""
+    for tool in _allowed(request):
+        kind = orjson.loads(tool.parameters_json or "{}").get("type", "object")
+        if kind != "object" and "object" not in kind:
+            param = _parameters_of(tool, request)
+            raise InvalidRequest(f"{param}.type must be `object` where {asked_by(request)} is to hold", param=param)
+
+
+def _asked_by_tools(request: GenerationRequest) -> str:
+    if not request.tools:
+        return ""
+    if not request.parallel_tool_calls:
+        return "parallel_tool_calls"
+    strict = next((number for number, tool in enumerate(request.tools) if tool.strict), None)
+    return "" if strict is None else f"{request.names.function.format(strict)}.strict"
+
+
+def _grammar(request: GenerationRequest, calls: CallGrammar) -> str:
+    """A forced call leaves no content, so that a format of the content has nothing to say then."""
+    if request.tool_choice.is_forced:
+        return calls.only_calls()
+    if request.response_format is not None:
+        return calls.calls_or_json(request.response_format.schema_json)
+    return calls.calls_in_text()
+
+
+def _allowed(request: GenerationRequest) -> list[Tool]:
+    allowed = request.tool_choice.allowed
+    return [tool for tool in request.tools if allowed is None or tool.name in allowed]
+
+
+def _several(request: GenerationRequest) -> bool:
+    return request.parallel_tool_calls and request.tool_choice.mode != "named"

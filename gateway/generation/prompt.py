@@ -1,0 +1,50 @@
+"""What the tokenizer makes of a request: token ids, and what must be known of them to go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class ReasoningState(IntEnum):
+    """Where the answer starts, seen from the thinking; see common.proto."""
+
+    UNSPECIFIED = 0
+    UNDECIDED = 1
+    OPEN = 2
+    CLOSED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningTags:
+    """The tags around the thinking, in tokens."""
+
+    start_token_ids: tuple[int, ...]
+    end_token_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A prompt as tokens. Times are Unix seconds, 0.0 without a template."""
+
+    token_ids: Sequence[int]
+    eos_token_ids: Sequence[int]
+    reasoning_state: ReasoningState
+    template_version: str = ""
+    rendered_at: float = 0.0
+    tokenized_at: float = 0.0
+    ignored_kwargs: Sequence[str] = ()
+    """Names of template variables that the template never reads."""
+    script: Sequence[Sequence[int]] = ()
+    """The steps of the request's script."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptTokens:
+    """A script for a simulated model, tokenised: one list of tokens for each step."""
+
+    steps: Sequence[Sequence[int]]
+    repeat: int | None
+    delay_ms: float | None
+    finish: str | None

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.api.chat.schema import ChatCompletion, read_chat
+from gateway.api.chat.thinking import is_about_thinking
+from gateway.api.chat.unsupported import ASKS_FOR_NOTHING, CANNOT_CHANGE_THE_OUTPUT, is_known, refuse_unsupported
+from svclib.errors import Unsupported
+
+
+def test_no_field_is_both_supported_and_not() -> None:
+    assert not set(ASKS_FOR_NOTHING) & set(ChatCompletion.model_fields)
+    assert not CANNOT_CHANGE_THE_OUTPUT & (set(ASKS_FOR_NOTHING) | set(ChatCompletion.model_fields))
+    every = (*ASKS_FOR_NOTHING, *CANNOT_CHANGE_THE_OUTPUT, *ChatCompletion.model_fields)
+    assert not any(map(is_about_thinking, every))
+
+
+@pytest.mark.parametrize("name", sorted(CANNOT_CHANGE_THE_OUTPUT))
+def test_what_cannot_change_the_output_is_accepted(name: str) -> None:
+    document = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+    for value in ("x", 5, [1], {"a": 1}, False):
+        assert read_chat(document | {name: value}, reject_unknown=True) == read_chat(document, reject_unknown=True)
+
+
+@pytest.mark.parametrize("name", ASKS_FOR_NOTHING)
+def test_asking_for_something_is_refused_by_name(name: str) -> None:
+    for value in ("something", 17, {"a": 1}, ["x"]):
+        with pytest.raises(Unsupported) as caught:
+            refuse_unsupported({name: value})
+        assert caught.value.param == name
+        assert name in caught.value.message
+
+
+@pytest.mark.parametrize(("name", "value"), ASKS_FOR_NOTHING.items())
+def test_asking_for_nothing_is_fine(name: str, value: Any) -> None:
+    refuse_unsupported({name: value})
+    refuse_unsupported({name: None})
+
+
+@pytest.mark.parametrize(("name", "value"), [("echo", 0), ("best_of", True), ("store", 0), ("mirostat", False)])
+def test_a_number_is_no_truth_value(name: str, value: Any) -> None:
+    with pytest.raises(Unsupported):
+        refuse_unsupported({name: value})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "reasoning_effort", "functions", "audio", "prediction", "verbosity", "web_search_options", "chat_template",
+        "cache_salt", "priority", "prompt_logprobs", "echo", "best_of", "thinking", "thinking_budget", "guided_json",
+        "structured_outputs", "modalities", "store", "function_call", "thinking_budget_tokens", "thinking_token_budget",
+        "reasoning_budget", "enable_thinking", "think", "reasoning_format", "include_reasoning", "separate_reasoning",
+        "stop_regex", "logprob_token_ids", "truncation_side", "n_predict", "dry_multiplier", "xtc_probability",
+        "top_n_sigma", "repeat_penalty", "mirostat_tau", "cache_prompt", "id_slot", "max_new_tokens", "top_n_tokens",
+        "options", "keep_alive", "format", "safe_prompt", "random_seed", "transforms", "provider", "enable_search",
+        "context_length_exceeded_behavior", "instructions", "max_output_tokens", "extra_body",
+    ],
+)  # fmt: skip
+def test_the_well_known_ones_are_known(name: str) -> None:
+    assert is_known(name) or is_about_thinking(name)
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ({"max_new_tokens": 5}, "see max_tokens"),
+        ({"repeat_penalty": 1.1}, "see repetition_penalty"),
+        ({"guided_json": {}}, "see response_format"),
+        ({"extra_body": {"top_k": 5}}, "beside the other fields"),
+        ({"echo": True}, "other than as false"),
+    ],
+)
+def test_what_to_write_instead_is_said(field: dict[str, Any], said: str) -> None:
+    with pytest.raises(Unsupported, match=said):
+        refuse_unsupported(field)

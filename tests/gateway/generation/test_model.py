@@ -1,0 +1,244 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gateway.generation import request as chat
+from gateway.generation.constraint import Thinking
+from gateway.generation.model import Model
+from gateway.generation.prompt import Prompt, ReasoningState, ReasoningTags
+from gateway.replicas.describe import ParserChoice, model_of
+from gateway.replicas.info import DetokenizerInfo, EngineInfo, TokenizerInfo
+from svclib.errors import ContextLengthExceeded, InvalidRequest, Unavailable, Unsupported
+from tests.gateway.generation.test_call_grammar import HERMES
+
+TAGS = ReasoningTags((1,), (2, 3))
+TOKENIZER = TokenizerInfo(
+    "v1", shows_tools=True, knows_thinking=True, tool_parser="hermes", reasoning_parser="think",
+    reasoning_tags=(("think", TAGS), ("strange", ReasoningTags((4,), (5,)))),
+)  # fmt: skip
+ENGINE = EngineInfo(
+    "/models/x", "float32", max_context_length=100, vocab_size=50, simulated=False, supports_constraints=True
+)
+DETOKENIZER = DetokenizerInfo(frozenset({"hermes", "other"}), frozenset({"think"}), (("hermes", HERMES),))
+NAMES = chat.FieldNames(prompt="messages", logprobs="top_logprobs")
+AUTO = ParserChoice("auto", "auto")
+
+
+def model(**changes: Any) -> Model:
+    return replace(model_of(TOKENIZER, ENGINE, DETOKENIZER, AUTO), **changes)
+
+
+def request(**fields: Any) -> chat.GenerationRequest:
+    given: dict[str, Any] = {"sampling": chat.Sampling(), "names": NAMES} | fields
+    return chat.GenerationRequest("m", chat.Conversation((chat.Message("user", "hi"),)), **given)
+
+
+TOOLS = (chat.Tool("f"),)
+
+
+def test_parsers_are_found_from_the_template() -> None:
+    found = model()
+    assert (found.tool_parser, found.reasoning_parser, found.no_tools_because) == ("hermes", "think", "")
+
+
+def test_parsers_can_be_switched_off() -> None:
+    found = model_of(TOKENIZER, ENGINE, DETOKENIZER, ParserChoice("none", "none"))
+    assert (found.tool_parser, found.reasoning_parser) == ("", "")
+    assert "GATEWAY_TOOL_PARSER" in found.no_tools_because
+
+
+def test_parsers_can_be_named() -> None:
+    assert model_of(TOKENIZER, ENGINE, DETOKENIZER, ParserChoice("other", "auto")).tool_parser == "other"
+
+
+@pytest.mark.parametrize(
+    ("parsers", "name"),
+    [(ParserChoice("nope", "auto"), "GATEWAY_TOOL_PARSER"), (ParserChoice("auto", "nope"), "GATEWAY_REASONING_PARSER")],
+)
+def test_a_parser_that_nobody_knows_makes_the_gateway_unready(parsers: ParserChoice, name: str) -> None:
+    with pytest.raises(Unavailable, match=name) as caught:
+        model_of(TOKENIZER, ENGINE, DETOKENIZER, parsers)
+    assert "nope" in caught.value.message
+
+
+def test_a_format_of_thinking_that_nothing_reads_is_a_warning() -> None:
+    unread = replace(TOKENIZER, reasoning_parser="gemma4")
+    (warning,) = model_of(unread, ENGINE, DETOKENIZER, AUTO).warnings
+    for word in ("gemma4", "content", "think", "GATEWAY_REASONING_PARSER"):
+        assert word in warning
+    for parser in ("none", "think"):
+        assert model_of(unread, ENGINE, DETOKENIZER, ParserChoice("auto", parser)).warnings == ()
+    for known in (TOKENIZER, replace(TOKENIZER, reasoning_parser="")):
+        assert model_of(known, ENGINE, DETOKENIZER, AUTO).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "reason"),
+    [
+        (replace(TOKENIZER, shows_tools=False), "template"),
+        (replace(TOKENIZER, tool_parser="strange"), "strange"),
+        (replace(TOKENIZER, tool_parser=""), "not recognised"),
+    ],
+)
+def test_tools_that_cannot_be_offered(tokenizer: TokenizerInfo, reason: str) -> None:
+    found = model_of(tokenizer, ENGINE, DETOKENIZER, AUTO)
+    with pytest.raises(Unsupported, match=reason) as caught:
+        found.check(request(tools=TOOLS))
+    assert caught.value.param == "tools"
+    found.check(request())
+
+
+def test_scripts_need_the_simulated_model() -> None:
+    with pytest.raises(Unsupported) as caught:
+        model().check(request(script=chat.Script(())))
+    assert caught.value.param == "simulate"
+    model(simulated=True).check(request(script=chat.Script(())))
+
+
+def test_token_ids_at_the_limit_and_one_above() -> None:
+    model().check(request(sampling=chat.Sampling(stop_token_ids=(49,), logit_bias={49: 1.0})))
+    for sampling, param in (
+        (chat.Sampling(stop_token_ids=(1, 50)), "stop_token_ids"),
+        (chat.Sampling(logit_bias={50: 1.0}), "logit_bias"),
+    ):
+        with pytest.raises(InvalidRequest) as caught:
+            model().check(request(sampling=sampling))
+        assert caught.value.param == param
+
+
+def test_the_prompt_must_leave_room_for_one_token() -> None:
+    model().check_length(request(), 99)
+    for length in (100, 101, 10**6):
+        with pytest.raises(ContextLengthExceeded) as caught:
+            model().check_length(request(), length)
+        assert caught.value.param == "messages"
+        assert str(length) in caught.value.message
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
+def test_prompt_and_answer_must_fit(name: str) -> None:
+    model().check_length(request(sampling=chat.Sampling(max_tokens=40), names=chat.FieldNames(max_tokens=name)), 60)
+    with pytest.raises(InvalidRequest) as caught:
+        model().check_length(request(sampling=chat.Sampling(max_tokens=41), names=chat.FieldNames(max_tokens=name)), 60)
+    assert caught.value.param == name
+    assert not isinstance(caught.value, ContextLengthExceeded)
+    for number in ("41", "60", "100"):
+        assert number in caught.value.message
+
+
+def test_the_fingerprint_changes_with_what_changes_the_output() -> None:
+    prints = {
+        model_of(tokenizer, engine, DETOKENIZER, AUTO).fingerprint
+        for tokenizer in (TOKENIZER, replace(TOKENIZER, template_version="v2"))
+        for engine in (ENGINE, replace(ENGINE, model_path="/models/y"), replace(ENGINE, dtype="bfloat16"))
+    }
+    assert len(prints) == 6
+    assert model().fingerprint == model_of(TOKENIZER, ENGINE, DETOKENIZER, AUTO).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("knows_thinking", "said", "means"),
+    [
+        (True, ReasoningState.CLOSED, ReasoningState.CLOSED),
+        (False, ReasoningState.CLOSED, ReasoningState.UNDECIDED),
+        (False, ReasoningState.OPEN, ReasoningState.OPEN),
+        (False, ReasoningState.UNDECIDED, ReasoningState.UNDECIDED),
+    ],
+)
+def test_only_a_template_that_knows_thinking_closes_it(
+    knows_thinking: bool, said: ReasoningState, means: ReasoningState
+) -> None:
+    prompt = Prompt([1], [2], said, "v1", 0.0, 0.0, ())
+    assert model(knows_thinking=knows_thinking).reasoning_state(prompt) is means
+
+
+@pytest.mark.parametrize("state", ReasoningState)
+def test_a_template_that_knows_no_thinking_cannot_have_closed_it(state: ReasoningState) -> None:
+    prompt = Prompt([1], [], state, "v1", 0.0, 0.0, [])
+    assert model().reasoning_state(prompt) is state
+    unknowing = model(knows_thinking=False).reasoning_state(prompt)
+    assert unknowing is (ReasoningState.UNDECIDED if state is ReasoningState.CLOSED else state)
+
+
+def test_a_model_that_embeds_cannot_chat() -> None:
+    embedding = model_of(TOKENIZER, replace(ENGINE, generates=False), DETOKENIZER, AUTO)
+
+    with pytest.raises(Unsupported, match="embedding model") as caught:
+        embedding.check(request())
+    assert caught.value.param == "model"
+    assert model().generates
+
+
+@pytest.mark.parametrize(
+    ("state", "knows_thinking", "left_free"),
+    [
+        (ReasoningState.OPEN, True, ReasoningState.OPEN),
+        (ReasoningState.UNDECIDED, True, ReasoningState.UNDECIDED),
+        (ReasoningState.CLOSED, True, None),
+        (ReasoningState.CLOSED, False, ReasoningState.UNDECIDED),
+    ],
+)
+def test_what_a_constraint_leaves_free(
+    state: ReasoningState, knows_thinking: bool, left_free: ReasoningState | None
+) -> None:
+    prompt = Prompt([1], [], state, "v1", 0.0, 0.0, [])
+    expected = None if left_free is None else Thinking(left_free, TAGS)
+    assert model(knows_thinking=knows_thinking).thinking(prompt) == expected
+    without = model_of(
+        replace(TOKENIZER, knows_thinking=knows_thinking), ENGINE, DETOKENIZER, ParserChoice("auto", "none")
+    )
+    assert without.thinking(prompt) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"supports_constraints": False}, "engine"),
+        ({"call_syntax": None}, "hermes"),
+        ({"reasoning_tags": None}, "think"),
+    ],
+)
+def test_calls_that_cannot_be_forced(changes: dict[str, Any], reason: str) -> None:
+    forced = request(tools=TOOLS, tool_choice=chat.ToolChoice("required"))
+    model().check(forced)
+    model(**changes).check(request(tools=TOOLS))
+    with pytest.raises(Unsupported, match=reason) as caught:
+        model(**changes).check(forced)
+    assert caught.value.param == "tool_choice"
+
+
+def test_a_format_of_the_content_needs_no_calls() -> None:
+    formatted = request(response_format=chat.JsonFormat())
+    model(call_syntax=None).check(formatted)
+    model(reasoning_tags=None, reasoning_parser="").check(formatted)
+    with pytest.raises(Unsupported) as caught:
+        model(supports_constraints=False).check(formatted)
+    assert caught.value.param == "response_format"
+
+
+@pytest.mark.parametrize(
+    ("ids", "texts", "logits", "told"),
+    [
+        (50, 50, 50, ""),
+        (49, 49, 50, ""),
+        (0, 0, 50, ""),
+        (49, 50, 50, "the tokenizer has 49 token ids and the detokenizer has 50"),
+        (51, 51, 50, "the tokenizer has 51 token ids and the engine has 50"),
+        (0, 51, 50, "the detokenizer has 51 token ids and the engine has 50"),
+    ],
+)
+def test_services_of_different_models_are_not_ready(ids: int, texts: int, logits: int, told: str) -> None:
+    peers = (
+        replace(TOKENIZER, vocab_size=ids),
+        replace(ENGINE, vocab_size=logits),
+        replace(DETOKENIZER, vocab_size=texts),
+    )
+    if not told:
+        assert model_of(*peers, AUTO).vocab_size == logits
+        return
+    with pytest.raises(Unavailable, match=told) as caught:
+        model_of(*peers, AUTO)
+    assert "different models" in caught.value.message

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gateway.api.chat.schema import read_chat
+from gateway.generation.model import Model
+from gateway.generation.reasoning import with_thinking
+from gateway.generation.request import Conversation
+from gateway.replicas.describe import model_of
+from svclib.errors import Unsupported
+from tests.gateway.generation.test_model import AUTO, DETOKENIZER, ENGINE, TOKENIZER
+from tests.gateway.running import scripted_stack
+from tests.gateway.scripted import ScriptedTokenizer
+
+HI = [{"role": "user", "content": "hi"}]
+
+
+def model(*variables: str, thinks: bool = True) -> Model:
+    tokenizer = replace(TOKENIZER, knows_thinking=thinks, reasoning_parser="think" if thinks else "")
+    return model_of(replace(tokenizer, template_variables=frozenset(variables)), ENGINE, DETOKENIZER, AUTO)
+
+
+def kwargs(served: Model, **fields: Any) -> dict[str, Any]:
+    """The template variables of a request."""
+    request = read_chat({"model": "m", "messages": HI} | fields, reject_unknown=True)
+    prompt = with_thinking(request.generation, served).prompt
+    assert isinstance(prompt, Conversation)
+    text = prompt.template_kwargs_json
+    given: dict[str, Any] = json.loads(text) if text else {}
+    return given
+
+
+def refusal(served: Model, **fields: Any) -> Unsupported:
+    with pytest.raises(Unsupported) as caught:
+        kwargs(served, **fields)
+    return caught.value
+
+
+OFF: list[dict[str, Any]] = [
+    {"reasoning_effort": "none"},
+    {"enable_thinking": False},
+    {"thinking": {"type": "disabled"}},
+    {"reasoning": {"enabled": False}},
+    {"reasoning": {"effort": "none"}},
+    {"thinking_budget": 0},
+    {"chat_template_kwargs": {"enable_thinking": False}},
+    {"chat_template_kwargs": {"thinking": False}},
+]
+ON: list[dict[str, Any]] = [
+    {"reasoning_effort": "high"},
+    {"enable_thinking": True},
+    {"thinking": {"type": "enabled"}},
+    {"reasoning": {"enabled": True}},
+    {"reasoning": {"effort": "low"}},
+    {"chat_template_kwargs": {"enable_thinking": True}},
+]
+
+
+@pytest.mark.parametrize("fields", OFF, ids=str)
+def test_a_model_that_does_not_think_need_not_be_told(fields: dict[str, Any]) -> None:
+    assert kwargs(model(thinks=False), **fields) == {}
+
+
+@pytest.mark.parametrize("fields", ON, ids=str)
+def test_a_model_that_does_not_think_cannot_be_told_to(fields: dict[str, Any]) -> None:
+    error = refusal(model(thinks=False), **fields)
+    (name,) = fields
+    assert error.param in (name, "chat_template_kwargs.enable_thinking")
+    assert "does not think" in error.message
+
+
+@pytest.mark.parametrize(
+    "fields", [{"include_reasoning": False}, {"reasoning_format": "raw"}, {"reasoning": {"exclude": True}}], ids=str
+)
+def test_thinking_is_hidden_only_where_there_is_none(fields: dict[str, Any]) -> None:
+    assert kwargs(model(thinks=False), **fields) == {}
+    assert refusal(model("enable_thinking"), **fields).param == next(iter(fields))
+
+
+@pytest.mark.parametrize("fields", OFF[:6], ids=str)
+def test_a_template_with_a_switch_is_told(fields: dict[str, Any]) -> None:
+    assert kwargs(model("enable_thinking", "messages"), **fields) == {"enable_thinking": False}
+    assert kwargs(model("thinking"), **fields) == {"thinking": False}
+    assert kwargs(model("enable_thinking", "thinking"), **fields) == {"enable_thinking": False, "thinking": False}
+    assert kwargs(model("enable_thinking", thinks=False), **fields) == {"enable_thinking": False}
+
+
+@pytest.mark.parametrize("fields", OFF[:6] + ON[:5], ids=str)
+def test_a_model_that_thinks_without_a_switch_is_not_asked_in_vain(fields: dict[str, Any]) -> None:
+    error = refusal(model("messages"), **fields)
+    assert error.param == next(iter(fields))
+    assert "template" in error.message
+
+
+def test_efforts_go_to_a_template_that_reads_them() -> None:
+    assert kwargs(model("reasoning_effort"), reasoning_effort="high") == {"reasoning_effort": "high"}
+    assert refusal(model("enable_thinking"), reasoning_effort="high").param == "reasoning_effort"
+    assert refusal(model("reasoning_effort"), reasoning_effort="none").param == "reasoning_effort"
+
+
+def test_what_the_client_gives_the_template_stays() -> None:
+    own = {"thinking": True, "other": 1}
+    assert kwargs(model("thinking", "enable_thinking"), enable_thinking=True, chat_template_kwargs=own) == {
+        "thinking": True, "enable_thinking": True, "other": 1,
+    }  # fmt: skip
+    assert kwargs(model("messages"), chat_template_kwargs=own) == own
+    assert kwargs(model(thinks=False), chat_template_kwargs={"thinking": False, "other": 1}) == {"other": 1}
+
+
+def test_a_request_that_asks_for_nothing_stays_as_it_is() -> None:
+    request = read_chat({"model": "m", "messages": HI, "chat_template_kwargs": {"a": 1}}, reject_unknown=True)
+    assert with_thinking(request.generation, model()) is request.generation
+
+
+async def test_the_tokenizer_is_told() -> None:
+    tokenizer = ScriptedTokenizer()
+    tokenizer.info.template_variables.extend(["messages", "enable_thinking"])
+    tokenizer.info.capabilities.thinking = True
+    async with scripted_stack(tokenizer=tokenizer, unknown_fields="reject") as stack:
+        answer = await stack.chat(thinking={"type": "disabled"})
+        assert answer.status_code == 200, answer.text
+        refused = await stack.chat(reasoning_effort="high")
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "reasoning_effort")
+    (call,) = tokenizer.calls
+    assert json.loads(call.chat_template_kwargs_json) == {"enable_thinking": False}
+
+
+def test_an_operator_may_say_that_a_model_thinks() -> None:
+    unknowing = replace(TOKENIZER, knows_thinking=False, reasoning_parser="")
+    served = model_of(unknowing, ENGINE, DETOKENIZER, replace(AUTO, reasoning_parser="think"))
+    assert refusal(served, reasoning_effort="none").param == "reasoning_effort"

@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+
+import grpc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.replicas import health
+from gateway.replicas.balancer import Balancer, Replica
+from svclib.errors import InternalError, Unavailable
+from svclib.liveness import Patience
+from tests.gateway.running import Peer, until
+from tests.gateway.scripted import ScriptedEngine
+
+
+class NamedClient:
+    """A client that only knows where it is."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.channel = channel
+        self.closed = False
+        self.given_up = 0
+
+    async def give_up(self) -> None:
+        self.given_up += 1
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+async def describe(client: NamedClient) -> str:
+    return "described"
+
+
+Names = Balancer[NamedClient, str]
+
+
+@asynccontextmanager
+async def balancer(addresses: list[str], ready: bool = True) -> AsyncIterator[Names]:
+    made: Names = Balancer("engine", addresses, NamedClient, describe)
+    if ready:
+        for replica in replicas(made):
+            replica.info = "ready"
+    try:
+        yield made
+    finally:
+        await made.stop()
+
+
+def replicas(made: Names) -> list[Replica[NamedClient, str]]:
+    return made._replicas
+
+
+async def test_nobody_is_ready() -> None:
+    async with balancer(["a:1", "b:1"], ready=False) as made:
+        with pytest.raises(Unavailable, match="engine") as caught, made.choose():
+            pass
+        assert caught.value.retry_after
+        assert made.infos == {}
+        assert made.addresses == {"a:1": False, "b:1": False}
+
+
+async def test_who_waited_longest_is_next_among_equals() -> None:
+    async with balancer(["a:1", "b:1", "c:1"]) as made:
+        seen = []
+        for _ in range(6):
+            with made.choose() as chosen:
+                seen.append(chosen.address)
+        assert sorted(seen[:3]) == ["a:1", "b:1", "c:1"]
+        assert seen[3:] == seen[:3]
+
+
+async def test_the_one_with_the_least_work_is_chosen() -> None:
+    async with balancer(["a:1", "b:1"]) as made:
+        with made.choose(choices=5) as busy, made.choose() as idle:
+            assert busy.address != idle.address
+            for _ in range(3):
+                with made.choose() as chosen:
+                    assert chosen.address == idle.address
+
+
+async def test_who_is_to_be_avoided_is_only_chosen_when_alone() -> None:
+    async with balancer(["a:1", "b:1"]) as made:
+        with made.choose(choices=9, avoid={"a:1"}) as chosen:
+            assert chosen.address == "b:1"
+            with made.choose(avoid={"a:1"}) as again:
+                assert again.address == "b:1"
+    async with balancer(["a:1"]) as made:
+        with made.choose(avoid={"a:1"}) as chosen:
+            assert chosen.address == "a:1"
+
+
+async def test_only_the_ready_are_chosen() -> None:
+    async with balancer(["a:1", "b:1"]) as made:
+        replicas(made)[0].info = None
+        absent = replicas(made)[0].address
+        for _ in range(4):
+            with made.choose() as chosen:
+                assert chosen.address != absent
+        assert made.addresses == {"a:1": absent != "a:1", "b:1": absent != "b:1"}
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 5)), max_size=30))
+def test_load_is_given_back(steps: list[tuple[bool, int]]) -> None:
+    async def run() -> None:
+        async with balancer(["a:1", "b:1", "c:1"]) as made:
+            held: list[ExitStack] = []
+            for leave, choices in steps:
+                if leave and held:
+                    held.pop(0).close()
+                else:
+                    held.append(ExitStack())
+                    held[-1].enter_context(made.choose(choices=choices))
+            for stack in held:
+                stack.close()
+            assert [replica.in_flight for replica in replicas(made)] == [0, 0, 0]
+
+    asyncio.run(run())
+
+
+async def test_load_is_given_back_after_a_failure() -> None:
+    async with balancer(["a:1"]) as made:
+        with pytest.raises(ValueError, match="x"), made.choose(choices=3):
+            raise ValueError("x")
+        assert replicas(made)[0].in_flight == 0
+
+
+async def test_a_replica_is_followed_through_its_life() -> None:
+    peer = Peer(ScriptedEngine(), serving=False)
+    await peer.start()
+    made: Names = Balancer("engine", [peer.address], NamedClient, describe)
+    made.start()
+    assert made.infos == {}
+    await peer.health.publish(True)
+    await until(lambda: list(made.infos) == ["described"])
+    await peer.health.publish(False)
+    await until(lambda: made.infos == {})
+    await peer.health.publish(True)
+    await until(lambda: list(made.infos) == ["described"])
+    await peer.stop()
+    await until(lambda: made.infos == {})
+    peer.serving = True
+    await peer.start()
+    await until(lambda: list(made.infos) == ["described"])
+    client = replicas(made)[0].client
+    await made.stop()
+    assert client.closed
+    await peer.stop()
+
+
+async def test_who_cannot_describe_itself_is_not_ready_until_it_can() -> None:
+    asked = 0
+
+    async def moody(client: NamedClient) -> str:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            raise InternalError
+        if asked == 2:
+            raise RuntimeError("something nobody foresaw")
+        return "at last"
+
+    peer = Peer(ScriptedEngine())
+    await peer.start()
+    made: Names = Balancer("engine", [peer.address], NamedClient, moody)
+    made.start()
+    await until(lambda: list(made.infos) == ["at last"])
+    await made.stop()
+    await peer.stop()
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Silence is noticed after some hundredths of a second."""
+    monkeypatch.setattr(health, "PATIENCE", Patience(interval=0.02, answer_seconds=0.2, max_unanswered=2))
+
+
+def test_silence_is_noticed_within_three_seconds() -> None:
+    assert health.PATIENCE.longest <= 3.0
+    assert health.PATIENCE.max_unanswered > 1, "a gateway that was held up itself would blame everybody"
+
+
+async def test_a_replica_that_does_not_answer_is_not_ready_until_it_does(impatient: None) -> None:
+    peer = Peer(ScriptedEngine())
+    await peer.start()
+    made: Names = Balancer("engine", [peer.address], NamedClient, describe)
+    made.start()
+    await until(lambda: list(made.infos) == ["described"])
+    client = replicas(made)[0].client
+    assert client.given_up == 0
+    peer.pausable.answering.clear()
+    await until(lambda: made.infos == {})
+    await until(lambda: client.given_up > 0)
+    peer.pausable.answering.set()
+    await until(lambda: list(made.infos) == ["described"])
+    assert not client.closed
+    await made.stop()
+    await peer.stop()
+
+
+async def test_a_replica_that_is_late_once_stays_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "PATIENCE", Patience(interval=0.02, answer_seconds=0.6, max_unanswered=2))
+    peer = Peer(ScriptedEngine())
+    await peer.start()
+    made: Names = Balancer("engine", [peer.address], NamedClient, describe)
+    made.start()
+    await until(lambda: list(made.infos) == ["described"])
+    for _ in range(2):
+        peer.pausable.answering.clear()
+        await asyncio.sleep(0.7)
+        peer.pausable.answering.set()
+        await asyncio.sleep(0.7)
+        assert list(made.infos) == ["described"]
+    assert replicas(made)[0].client.given_up == 0
+    await made.stop()
+    await peer.stop()
+
+
+async def test_the_time_in_which_a_replica_is_away_is_not_held_against_it(impatient: None) -> None:
+    """One that is started again has answered no question for a while."""
+    peer = Peer(ScriptedEngine())
+    await peer.start()
+    made: Names = Balancer("engine", [peer.address], NamedClient, describe)
+    made.start()
+    client = replicas(made)[0].client
+    for _ in range(3):
+        await until(lambda: list(made.infos) == ["described"])
+        await peer.stop()
+        await until(lambda: made.infos == {})
+        await asyncio.sleep(0.5)
+        await peer.start()
+    await until(lambda: list(made.infos) == ["described"])
+    assert client.given_up == 0
+    await made.stop()
+    await peer.stop()
