@@ -54,9 +54,9 @@ class Settings(ServiceSettings):
     )
 
     unknown_fields: Literal["ignore", "reject"] = Field(
-        default="ignore", description="what to do with request fields that nobody knows"
+        default="ignore", description="what to do with unknown request fields"
     )
-    max_concurrent_requests: int = Field(default=1024, ge=1, description="choices that may be in work at a time")
+    max_concurrent_requests: int = Field(default=1024, ge=1, description="maximum number of choices in flight")
     max_body_bytes: int = Field(default=8 * 1024 * 1024, ge=1, description="largest request body")
     max_connections: int = Field(
         default=8192, ge=1, description="open connections; beyond it the one that is idle for longest is closed"

@@ -50,14 +50,14 @@ class GatewayMetrics:
         )
         self._ignored = Counter(
             "pellucid_ignored_fields",
-            "Request fields that nobody knows, by whether they stand at the top or inside of another field.",
+            "Unknown request fields, by whether they are at the top level or nested.",
             ["level"],
             registry=registry,
         )
 
     def watch_choices(self, count: Callable[[], float]) -> None:
-        """Read the number of choices in work from ``count`` when somebody asks for it."""
-        gauge = Gauge("pellucid_gateway_choices_running", "Choices in work.", registry=self.registry)
+        """Read the number of choices in flight from ``count`` when somebody asks for it."""
+        gauge = Gauge("pellucid_gateway_choices_running", "Choices in flight.", registry=self.registry)
         gauge.set_function(count)
 
     def watch_peers(self, peers: Callable[[], Mapping[str, Mapping[str, bool]]]) -> None:

@@ -43,7 +43,7 @@ class ApiRequest(Protocol):
 
     @property
     def ignored(self) -> Sequence[str]:
-        """Fields that nobody knows."""
+        """Unknown fields that were ignored."""
 
     def writer(self, record: RequestRecord) -> AnswerWriter:
         """Asked for once the engine has begun. The record is filled in further."""

@@ -147,7 +147,7 @@ class _Exchange:
 
 
 def _ignored_header(names: tuple[str, ...]) -> list[tuple[bytes, bytes]]:
-    """Tells the client which of its fields nobody knows."""
+    """Tells the client which of its fields are unknown."""
     if not names:
         return []
     shown = [quote(name[:MAX_IGNORED_NAME_CHARS], safe="[]._-") for name in names[:MAX_IGNORED_NAMES]]

@@ -1,4 +1,4 @@
-"""How much may be in work at a time, and how all of it is brought to an end.
+"""How much may be in flight at a time, and how all of it is ended.
 
 A request counts when its body has been read, so that renderings are limited too and a slow sender takes nobody's place;
 ``http/bodies.py`` bounds bodies that are still arriving. Once it is checked it counts as many times as it has choices,
@@ -33,7 +33,7 @@ class Permit:
 
 
 class Admission:
-    """Counts the choices in work; at most ``limit``."""
+    """Counts the choices in flight; at most ``limit``."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -75,10 +75,10 @@ class Admission:
         self.is_open = False
 
     async def idle(self) -> None:
-        """Returns when nothing is in work."""
+        """Returns when nothing is in flight."""
         await self._idle.wait()
 
     def end_all(self, error: ServiceError) -> None:
-        """End whatever is in work with an error."""
+        """End whatever is in flight with an error."""
         for interrupt in list(self._running):
             interrupt(error)

@@ -105,7 +105,7 @@ def _no_tools_because(tool_parser: str, tokenizer: TokenizerInfo, parsers: Parse
     if parsers.tool_parser == "none":
         return "GATEWAY_TOOL_PARSER is none"
     if tokenizer.tool_parser:
-        return f"nothing here reads calls in the format {tokenizer.tool_parser}"
+        return f"no tool parser for the format {tokenizer.tool_parser}"
     return "the format of this model's calls was not recognised; name it with GATEWAY_TOOL_PARSER"
 
 

@@ -16,8 +16,7 @@ from engine_svc.constraint import Constraint
 from engine_svc.execution.runner import RunnerInfo
 from engine_svc.request import SamplingParams
 from engine_svc.scheduling.capacity import Capacity
-from gateway.api.chat.request import read_chat
-from gateway.api.chat.schema import ChatCompletion
+from gateway.api.chat.schema import ChatCompletion, read_chat
 from gateway.generation.request import Sampling
 from gateway.replicas.clients.engine import _sampling_params
 from protos.v1 import engine_pb2
@@ -92,7 +91,7 @@ def over_http(asked: dict[str, Any]) -> SamplingParams:
     if "logit_bias" in given:
         given["logit_bias"] = {str(token_id): bias for token_id, bias in given["logit_bias"].items()}
     request = read_chat({"model": "m", "messages": [{"role": "user", "content": "hi"}], **given}, reject_unknown=True)
-    return read(_sampling_params(request.sampling, request.n))
+    return read(_sampling_params(request.generation.sampling, request.generation.n))
 
 
 def in_the_library(asked: dict[str, Any]) -> SamplingParams:
