@@ -390,7 +390,7 @@ def test_the_client_parses_strict_calls_in_a_stream(simulated: Stack) -> None:
     assert [(event.name, event.parsed_arguments) for event in done] == [
         ("GetWeather", GetWeather(city="Paris", unit="celsius"))
     ]
-    assert (final.message.content, final.finish_reason) == ("Well.", "tool_calls")
+    assert (final.message.content, final.finish_reason) == ("Well. ", "tool_calls")
 
 
 def test_large_bounds_are_no_trouble(simulated: Stack) -> None:
