@@ -26,6 +26,9 @@ from tests.gateway.scripted import (
 )
 from tests.gateway.sse import collect
 
+NOBODY = [f"--{name}-addresses=127.0.0.1:1" for name in ("tokenizer", "engine", "detokenizer")]
+"""Not the default addresses: a stack may be running there."""
+
 
 class Process:
     """A running gateway and what it logs."""
@@ -151,7 +154,7 @@ async def test_a_stream_that_outlasts_the_drain_time_is_told_so() -> None:
 
 
 async def test_an_idle_gateway_leaves_at_once_and_needs_no_services() -> None:
-    async with gateway_process() as process:
+    async with gateway_process(*NOBODY) as process:
         address = (await process.wait_for("started"))["address"]
         async with httpx2.AsyncClient() as client:
             assert (await client.get(f"http://{address}/ready")).status_code == 503
@@ -162,7 +165,7 @@ async def test_an_idle_gateway_leaves_at_once_and_needs_no_services() -> None:
 
 async def test_a_port_that_is_taken() -> None:
     with listen("127.0.0.1", 0) as taken:
-        async with gateway_process(f"--port={taken.getsockname()[1]}") as process:
+        async with gateway_process(f"--port={taken.getsockname()[1]}", *NOBODY) as process:
             await process.wait_for("cannot listen")
             assert await process.end() == 1
 
@@ -180,7 +183,7 @@ async def test_a_bad_setting() -> None:
 async def test_metrics_on_a_port_of_their_own() -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    async with gateway_process(f"--metrics-port={port}") as process, httpx2.AsyncClient() as client:
+    async with gateway_process(f"--metrics-port={port}", *NOBODY) as process, httpx2.AsyncClient() as client:
         await process.wait_for("started")
         assert "pellucid_gateway_choices_running" in (await client.get(f"http://127.0.0.1:{port}/metrics")).text
 
