@@ -18,6 +18,7 @@ from typing import Any, Final, NoReturn, Protocol, TypeVar
 
 import grpc
 import structlog
+import uvloop
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 from prometheus_client import CollectorRegistry
@@ -146,7 +147,8 @@ def unary(
 def run(service: Service, settings: ServiceSettings) -> int:
     """Serve until a signal comes. Returns the exit code."""
     logging.configure(settings, service.name)
-    return asyncio.run(_Process(service, settings).run())
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_Process(service, settings).run())
 
 
 class _NotYet(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # not generic at run time

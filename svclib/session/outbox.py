@@ -12,12 +12,17 @@ from svclib.errors import Overloaded
 
 _FRAME_ENTRIES: Final = 1024
 _FRAME_BYTES: Final = 4 * 1024 * 1024
+FRAME_SECONDS: Final = 0.002
+"""From one frame to the next at least: a frame costs the two ends 0.1 to 0.3 ms of CPU, however little is in it."""
 _ENTRY_BYTES: Final = 32
 """What an entry counts beyond its message: about what it takes in memory."""
 
 
 class Outbox:
     """Entries on their way out, gathered into frames.
+
+    The first one after a silence goes out at once. What comes within ``FRAME_SECONDS`` of the last frame shares the
+    next one, so that many requests and fast models cost few frames.
 
     A peer that does not take them, beyond ``max_bytes``, gets nothing any more: ``on_overflow`` is called, once.
     """
@@ -39,6 +44,8 @@ class Outbox:
         """Bytes of each frame."""
         self._last: dict[int, Any] = {}
         self._wakeup = asyncio.Event()
+        self._due_at = 0.0
+        """When the next frame may go out, on the event loop's clock."""
         self._closed = False
         self._overflowed = False
         self.num_bytes = 0
@@ -84,17 +91,29 @@ class Outbox:
         """The frames, as the transport asks for them. Raises ``Overloaded`` when it asked too slowly."""
         while True:
             while self._frames:
-                frame = self._frames.pop(0)
-                self.num_bytes -= self._sizes.pop(0)
-                if not self._frames:
-                    self._last.clear()
-                yield frame
+                if (seconds := self._seconds_until_due()) > 0:
+                    await asyncio.sleep(seconds)
+                    continue
+                yield self._take()
             if self._overflowed:
                 raise Overloaded(f"the peer reads too slowly: more than {self._max_bytes} bytes were waiting")
             if self._closed:
                 return
             self._wakeup.clear()
             await self._wakeup.wait()
+
+    def _seconds_until_due(self) -> float:
+        """A full frame does not wait, nor do the last ones."""
+        if self._closed or len(self._frames) > 1:
+            return 0.0
+        return self._due_at - asyncio.get_running_loop().time()
+
+    def _take(self) -> Any:
+        self._due_at = asyncio.get_running_loop().time() + FRAME_SECONDS
+        self.num_bytes -= self._sizes.pop(0)
+        if len(self._frames) == 1:
+            self._last.clear()
+        return self._frames.pop(0)
 
     def _count(self, num_bytes: int) -> None:
         if self._overflowed:

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from protos.v1 import detokenizer_pb2 as pb
 from svclib.errors import Overloaded
+from svclib.session import outbox as module
 from svclib.session.outbox import Outbox
 from tests.svclib.pipe import content
 
@@ -58,3 +61,35 @@ async def test_entries_without_a_message_count_too() -> None:
     for number in range(11):
         box.add(number).end.SetInParent()
     assert overflowed == [1]
+
+
+async def test_what_comes_soon_after_a_frame_shares_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FRAME_SECONDS", 0.05)
+    box = outbox(1000 * ENTRY)
+    frames = aiter(box.frames())
+    fill(box, 1)
+    assert len((await anext(frames)).entries) == 1
+    next_frame = asyncio.create_task(anext(frames))
+    for number in range(3):
+        fill(box, 1, first_id=10 + number)
+        await asyncio.sleep(0)
+    assert len((await next_frame).entries) == 3
+
+
+@pytest.mark.parametrize("hurries", ["first", "full", "last"])
+async def test_the_first_frame_a_full_one_and_the_last_do_not_wait(
+    hurries: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FRAME_SECONDS", 3600.0)
+    box = outbox(10_000 * ENTRY)
+    frames = aiter(box.frames())
+    fill(box, 1)
+    async with asyncio.timeout(30):
+        await anext(frames)
+        if hurries == "full":
+            fill(box, 1025, first_id=10)
+            assert len((await anext(frames)).entries) == 1024
+        elif hurries == "last":
+            fill(box, 1, first_id=10)
+            box.close()
+            assert len((await anext(frames)).entries) == 1
