@@ -12,7 +12,7 @@ import httpx2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from svclib.channel import connect
-from svclib.liveness import Patience, grpc_answers, until_silent
+from svclib.liveness import ProbePolicy, grpc_responds, until_unresponsive
 
 _RETRY_SECONDS: Final = 0.2
 _MAX_UNANSWERED: Final = 5
@@ -46,17 +46,17 @@ async def http_service(url: str) -> None:
 async def grpc_hang(address: str, seconds: float) -> None:
     """Returns when the service at ``host:port`` has answered nothing for so long."""
     async with connect(address) as channel:
-        await until_silent(partial(grpc_answers, channel), _patience(seconds))
+        await until_unresponsive(partial(grpc_responds, channel), _patience(seconds))
 
 
 async def http_hang(url: str, seconds: float) -> None:
     """Returns when ``GET url`` has not been answered for so long."""
     async with httpx2.AsyncClient(trust_env=False) as client:
-        await until_silent(partial(_http_answers, client, url), _patience(seconds))
+        await until_unresponsive(partial(_http_answers, client, url), _patience(seconds))
 
 
-def _patience(seconds: float) -> Patience:
-    return Patience(seconds / _MAX_UNANSWERED, seconds / _MAX_UNANSWERED, _MAX_UNANSWERED)
+def _patience(seconds: float) -> ProbePolicy:
+    return ProbePolicy(seconds / _MAX_UNANSWERED, seconds / _MAX_UNANSWERED, _MAX_UNANSWERED)
 
 
 async def _http_answers(client: httpx2.AsyncClient, url: str, seconds: float) -> bool:
