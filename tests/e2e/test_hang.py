@@ -74,7 +74,7 @@ async def test_a_service_that_hangs_is_as_lost_as_one_that_died(stack: Stack, se
     assert {await streaming, await answering} <= {"APIError", "InternalServerError"}
     assert time.monotonic() - began < 3
     await repaired(stack, service, old)
-    assert f"{NAMES[service]} does not answer; ending it" in stack.log.read_text()
+    assert f"{NAMES[service]} does not respond; stopping it" in stack.log.read_text()
     assert await ask(stack) == "back again"
 
 
