@@ -31,10 +31,10 @@ def configure(settings: ServiceSettings, service: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.log_level.upper())
-    logging.getLogger("grpc._cython.cygrpc").addFilter(_is_a_fault)
+    logging.getLogger("grpc._cython.cygrpc").addFilter(_is_not_cancellation)
 
 
-def _is_a_fault(record: logging.LogRecord) -> bool:
+def _is_not_cancellation(record: logging.LogRecord) -> bool:
     # grpc.aio logs a handler that is cancelled, by a client that left or by shutdown, as an error.
     return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 

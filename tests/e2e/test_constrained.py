@@ -347,9 +347,7 @@ def test_an_invalid_schema_of_a_forced_tool_is_a_400_that_names_its_field(simula
 
 @pytest.mark.parametrize("name", NO_SCHEMAS)
 @pytest.mark.parametrize("tool_choice", ["auto", "none", "required"])
-def test_parameters_that_are_not_a_schema_are_a_400_for_every_tool_choice(
-    simulated: Stack, name: str, tool_choice: str
-) -> None:
+def test_parameters_that_are_not_a_schema_are_a_400(simulated: Stack, name: str, tool_choice: str) -> None:
     bad = {"type": "function", "function": {"name": "bad", "parameters": NO_SCHEMAS[name]}}
     with pytest.raises(BadRequestError) as caught:
         simulate(simulated, tools=[TOOLS[0], bad], tool_choice=tool_choice)

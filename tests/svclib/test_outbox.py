@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -69,7 +70,7 @@ async def test_entries_soon_after_a_frame_share_the_next_one(monkeypatch: pytest
     frames = aiter(box.frames())
     fill(box, 1)
     assert len((await anext(frames)).entries) == 1
-    next_frame = asyncio.create_task(anext(frames))
+    next_frame: asyncio.Future[Any] = asyncio.ensure_future(anext(frames))
     for number in range(3):
         fill(box, 1, first_id=10 + number)
         await asyncio.sleep(0)
