@@ -308,7 +308,7 @@ BAD_SCHEMAS: dict[str, Any] = {
     "a remote reference inside": {"type": "object", "properties": {"a": {"$ref": "https://example.invalid/s"}}},
     "a file": {"$ref": "file:///etc/passwd"},
     "a reference to nothing": {"$ref": "#/$defs/nowhere"},
-    "a word that nobody knows how to follow": {"type": "object", "not": {"type": "object"}},
+    "an unsupported keyword": {"type": "object", "not": {"type": "object"}},
     "nothing matches": {"type": "integer", "minimum": 5, "maximum": 4},
 }  # fmt: skip
 """Schemas with invalid references."""

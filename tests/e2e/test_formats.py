@@ -86,7 +86,7 @@ CASES = [
          content="Sure. done", calls=(("ping", {}),), finish="tool_calls"),
     Case("nothing but white space around a call", f" \n{call('ping', {})}\n\n",
          calls=(("ping", {}),), finish="tool_calls"),
-    Case("a function nobody declared", call("other", {}), content=call("other", {})),
+    Case("an undeclared function", call("other", {}), content=call("other", {})),
     Case("arguments that are no object", call("ping", [1]), content=call("ping", [1])),
     Case("a call that breaks", raw_call("ping", '{"a": 1, b}'),
          content=", b}}", calls=(("ping", {"a": 1}),), finish="tool_calls"),

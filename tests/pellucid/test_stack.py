@@ -51,8 +51,8 @@ def test_the_gateway_gets_the_addresses_of_the_others() -> None:
     with built() as stack:
         gateway = flags(stack, "gateway")
         for backend in BACKENDS:
-            told = flags(stack, backend.name)
-            assert gateway[f"{backend.name}-addresses"] == f"{told['host']}:{told['port']}"
+            given = flags(stack, backend.name)
+            assert gateway[f"{backend.name}-addresses"] == f"{given['host']}:{given['port']}"
         assert stack.url == f"http://127.0.0.1:{gateway['port']}"
 
 

@@ -16,8 +16,8 @@ ENTRY = len(content("x" * 100).SerializeToString())
 
 
 def inbox(allowance: Allowance, overflowed: list[str] | None = None, name: str = "") -> Inbox[pb.FormatEvent]:
-    told = overflowed if overflowed is not None else []
-    return Inbox(allowance, lambda: told.append(name))
+    calls = overflowed if overflowed is not None else []
+    return Inbox(allowance, lambda: calls.append(name))
 
 
 def fill(box: Inbox[pb.FormatEvent], count: int) -> None:
@@ -154,15 +154,15 @@ def test_waiting_messages_merge_as_protobuf_merges(given_messages: list[pb.Forma
 
 
 async def test_a_reader_without_a_task() -> None:
-    told: list[str] = []
+    calls: list[str] = []
     box = inbox(Allowance(SessionLimits()))
     assert (box.take(), box.is_over, box.has_more) == (None, False, False)
     box.put(pb.FormatEvent(finish_reason="a"))
-    box.watch(lambda: told.append("news"))
-    assert told == ["news"]
+    box.watch(lambda: calls.append("update"))
+    assert calls == ["update"]
     box.put(pb.FormatEvent(completion_tokens=2))
     box.end(PeerLost("gone"))
-    assert told == ["news"] * 3
+    assert calls == ["update"] * 3
     found = box.take()
     assert found is not None
     assert (found.finish_reason, found.completion_tokens) == ("a", 2)

@@ -16,8 +16,8 @@ ENTRY = 32 + len(content("x" * 100).SerializeToString())
 
 
 def outbox(max_bytes: int, overflowed: list[int] | None = None) -> Outbox:
-    told = overflowed if overflowed is not None else []
-    return Outbox(pb.DetokenizerServerFrame, "event", max_bytes=max_bytes, on_overflow=lambda: told.append(1))
+    overflows = overflowed if overflowed is not None else []
+    return Outbox(pb.DetokenizerServerFrame, "event", max_bytes=max_bytes, on_overflow=lambda: overflows.append(1))
 
 
 def fill(box: Outbox, count: int, first_id: int = 1) -> None:
