@@ -1,10 +1,10 @@
-"""Refuses to be installed where it cannot run, before pip looks at what is needed. The rest is in pyproject.toml."""
+"""Refuses to install on Windows, before pip resolves dependencies. Everything else is in pyproject.toml."""
 
 import sys
 
 from setuptools import setup
 
 if sys.platform == "win32":
-    sys.exit("pellucid runs on Linux and macOS; on Windows, install and run it inside of WSL 2")
+    sys.exit("pellucid runs on Linux and macOS; on Windows, run it inside WSL 2")
 
 setup()

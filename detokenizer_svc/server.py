@@ -17,7 +17,7 @@ from modelfiles.errors import ModelFileError
 from modelfiles.token_table import read_token_table
 from protos.v1 import detokenizer_pb2, detokenizer_pb2_grpc
 from svclib.config import SettingsError
-from svclib.server import Health
+from svclib.health import Health
 
 SERVICE_NAME: Final = detokenizer_pb2.DESCRIPTOR.services_by_name["Detokenizer"].full_name
 

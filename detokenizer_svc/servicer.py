@@ -18,8 +18,8 @@ from detokenizer_svc.vocabulary import Vocabulary
 from protos.v1 import common_pb2
 from protos.v1 import detokenizer_pb2 as pb
 from protos.v1 import detokenizer_pb2_grpc as pb_grpc
-from svclib.server import unary
 from svclib.session import Call, SessionServer
+from svclib.status import unary
 
 FormatCall: TypeAlias = Call[pb.FormatRequest, pb.FormatInput, pb.FormatEvent]
 

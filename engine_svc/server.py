@@ -22,7 +22,7 @@ from engine_svc.loading import load_model
 from engine_svc.servicer import EngineServicer
 from engine_svc.trim_memory import trim_memory
 from protos.v1 import engine_pb2, engine_pb2_grpc
-from svclib.server import Health
+from svclib.health import Health
 
 _WATCH_SECONDS: Final = 1.0
 

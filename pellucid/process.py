@@ -1,7 +1,7 @@
 """One run of one service as a child process.
 
-Its output is read line by line whatever it prints, it has a process group of its own so that Ctrl-C in the terminal
-reaches only the supervisor, and it dies with the supervisor (see ``tether``).
+Its output is read line by line. It has its own process group, so that Ctrl-C in the terminal reaches only the
+supervisor, and it dies with the supervisor (see ``tether``).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final, Self
 
 _MAX_LINE_BYTES: Final = 64 * 1024
-_LAST_WORDS_SECONDS: Final = 1.0
+_LAST_OUTPUT_SECONDS: Final = 1.0
 
 
 class ServiceProcess:
-    """A running child. Whoever starts it must see it to its end with ``wait``."""
+    """A running child. Its owner must call ``wait``."""
 
     def __init__(self, process: asyncio.subprocess.Process, tether: int, printing: asyncio.Task[None]) -> None:
         self._process = process
@@ -27,8 +27,8 @@ class ServiceProcess:
 
     @classmethod
     async def start(cls, module: str, arguments: Sequence[str], on_line: Callable[[str], None]) -> Self:
-        """Run ``python -m module arguments``; each line it prints goes to ``on_line``."""
-        # Pipes of our own: with asyncio's, ``wait`` would hang while a grandchild holds the output open.
+        """Run ``python -m module arguments``; ``on_line`` gets each line that it prints."""
+        # Not asyncio's pipes: with those, ``wait`` would hang while a grandchild holds the output open.
         stdin, tether = os.pipe()
         output, stdout = os.pipe()
         try:
@@ -54,11 +54,11 @@ class ServiceProcess:
         return self._process.pid
 
     def terminate(self) -> None:
-        """Ask it to drain and exit. No effect when it has ended."""
+        """Send SIGTERM: drain and exit. No effect after the process has ended."""
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it now. No effect when it has ended."""
+        """Send SIGKILL. No effect after the process has ended."""
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -66,13 +66,13 @@ class ServiceProcess:
             self._process.send_signal(number)
 
     async def ended(self) -> None:
-        """Returns when the process has ended; any number may wait."""
+        """Wait for the process to end. May be called any number of times, also concurrently."""
         await self._process.wait()
 
     async def wait(self) -> int:
-        """The exit code, or minus the number of the signal that ended it, once its last line was read. Call once."""
+        """The exit code, or minus the number of the signal that killed it, after its last line. Call once."""
         code = await self._process.wait()
-        await asyncio.wait((self._printing,), timeout=_LAST_WORDS_SECONDS)
+        await asyncio.wait((self._printing,), timeout=_LAST_OUTPUT_SECONDS)
         self._printing.cancel()
         os.close(self._tether)
         return code
@@ -91,9 +91,9 @@ async def _print(output: int, on_line: Callable[[str], None]) -> None:
 
 
 async def lines(reader: asyncio.StreamReader) -> AsyncIterator[str]:
-    """The lines of a byte stream, without blank ones. A progress bar's carriage return ends a line too.
+    """The non-blank lines of a byte stream. A carriage return, as in progress bars, also ends a line.
 
-    A line longer than 64 KiB comes in pieces.
+    Lines longer than 64 KiB are split.
     """
     pending = b""
     while chunk := await reader.read(_MAX_LINE_BYTES):

@@ -1,5 +1,4 @@
-"""When a freshly started service can do its work, and when it hangs: asked over the standard interfaces, as any
-orchestrator would."""
+"""Readiness and liveness probes of services over ``grpc.health.v1`` and HTTP, as any orchestrator would make them."""
 
 from __future__ import annotations
 
@@ -12,14 +11,14 @@ import httpx2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from svclib.channel import connect
-from svclib.liveness import Patience, grpc_answers, until_silent
+from svclib.liveness import ProbePolicy, grpc_responds, until_unresponsive
 
 _RETRY_SECONDS: Final = 0.2
-_MAX_UNANSWERED: Final = 5
+_MAX_FAILURES: Final = 5
 
 
 async def grpc_service(address: str) -> None:
-    """Returns when ``host:port`` says SERVING over ``grpc.health.v1``; waits as long as that takes."""
+    """Wait until ``host:port`` reports SERVING over ``grpc.health.v1``."""
     async with connect(address) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         while True:
@@ -32,7 +31,7 @@ async def grpc_service(address: str) -> None:
 
 
 async def http_service(url: str) -> None:
-    """Returns when ``GET url`` is answered with 200. HTTP has no way to be told, so this asks again and again."""
+    """Wait until ``GET url`` returns 200. Polls, because HTTP has no notification."""
     async with httpx2.AsyncClient(trust_env=False, timeout=5.0) as client:
         while True:
             try:
@@ -44,22 +43,22 @@ async def http_service(url: str) -> None:
 
 
 async def grpc_hang(address: str, seconds: float) -> None:
-    """Returns when the service at ``host:port`` has answered nothing for so long."""
+    """Wait until the service at ``host:port`` has not responded for ``seconds``."""
     async with connect(address) as channel:
-        await until_silent(partial(grpc_answers, channel), _patience(seconds))
+        await until_unresponsive(partial(grpc_responds, channel), _policy(seconds))
 
 
 async def http_hang(url: str, seconds: float) -> None:
-    """Returns when ``GET url`` has not been answered for so long."""
+    """Wait until ``GET url`` has not been answered for ``seconds``."""
     async with httpx2.AsyncClient(trust_env=False) as client:
-        await until_silent(partial(_http_answers, client, url), _patience(seconds))
+        await until_unresponsive(partial(_http_responds, client, url), _policy(seconds))
 
 
-def _patience(seconds: float) -> Patience:
-    return Patience(seconds / _MAX_UNANSWERED, seconds / _MAX_UNANSWERED, _MAX_UNANSWERED)
+def _policy(seconds: float) -> ProbePolicy:
+    return ProbePolicy(seconds / _MAX_FAILURES, seconds / _MAX_FAILURES, _MAX_FAILURES)
 
 
-async def _http_answers(client: httpx2.AsyncClient, url: str, seconds: float) -> bool:
+async def _http_responds(client: httpx2.AsyncClient, url: str, seconds: float) -> bool:
     try:
         await client.get(url, timeout=seconds)
     except httpx2.TransportError:

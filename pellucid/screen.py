@@ -1,4 +1,4 @@
-"""How an answer is shown while it is being written."""
+"""Shows an answer as it streams."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PLAIN: Final = "\x1b[0m"
 
 @dataclass(slots=True)
 class Screen:
-    """Where answers go. On a terminal thinking is dimmed and control characters are taken out."""
+    """Output for answers. On a terminal, reasoning is dimmed and control characters are removed."""
 
     out: TextIO
     is_terminal: bool
@@ -27,13 +27,13 @@ class Screen:
             self._write(text)
 
     def reasoning(self, text: str) -> None:
-        """Only for eyes: a pipe gets the answer alone."""
+        """Shown on a terminal only: a pipe gets the answer alone."""
         if text and self.is_terminal:
             self._dim(True)
             self._write(text)
 
     def end(self, remark: str = "") -> None:
-        """The answer is over; ``remark`` says how, if it is worth a word."""
+        """End the answer. ``remark``, such as "stopped", is shown on a terminal."""
         self._dim(False)
         self.out.write("\n")
         if remark and self.is_terminal:
@@ -51,5 +51,5 @@ class Screen:
 
 
 def without_controls(text: str) -> str:
-    """Text that cannot move the cursor or set the terminal's title: model output is not to be trusted with that."""
+    """Text without control characters: model output must not move the cursor or set the terminal's title."""
     return "".join(c for c in text if c in "\n\t" or not (ord(c) < 32 or 127 <= ord(c) < 160))

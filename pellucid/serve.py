@@ -1,4 +1,4 @@
-"""``pellucid serve``: a whole stack on this machine, from the options to the exit code."""
+"""``pellucid serve``: runs all four services on this machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pellucid.supervisor import Supervisor
 from pellucid.terminal import Terminal
 
 _ENGINE_PANEL: Final = "Engine"
-_FORMAT_PANEL: Final = "Format"
+_FORMAT_PANEL: Final = "Output format"
 
 
 def serve(
@@ -29,7 +29,7 @@ def serve(
         typer.Option(
             "--model",
             envvar="ENGINE_MODEL",
-            help="A Hugging Face id, a folder, a .gguf file, or `simulated`.",
+            help="Hugging Face id, folder, .gguf file, or `simulated`.",
             show_default=model.DEFAULT_MODEL_NAME,
         ),
     ] = None,
@@ -37,35 +37,36 @@ def serve(
         str | None,
         typer.Option(
             envvar="TOKENIZER_TOKENIZER",
-            help="Another tokenizer than the model's own: an id, a folder or a .gguf file.",
+            help="Tokenizer: Hugging Face id, folder or .gguf file.",
+            show_default="the model's own",
         ),
     ] = None,
     served_model_name: Annotated[
         str | None,
         typer.Option(
             envvar="GATEWAY_SERVED_MODEL_NAME",
-            help="The name that clients use.",
+            help="Model name in the API.",
             show_default="the id, or the name of the folder or file",
         ),
     ] = None,
-    host: Annotated[str, typer.Option(envvar="GATEWAY_HOST", help="Address of the HTTP side.")] = LOOPBACK,
+    host: Annotated[str, typer.Option(envvar="GATEWAY_HOST", help="Address to listen on for HTTP.")] = LOOPBACK,
     port: Annotated[
-        int, typer.Option(envvar="GATEWAY_PORT", min=0, max=65535, help="Port of the HTTP side; 0 takes a free one.")
+        int, typer.Option(envvar="GATEWAY_PORT", min=0, max=65535, help="HTTP port; 0 picks a free one.")
     ] = DEFAULT_PORT,
     hang_seconds: Annotated[
         float,
         typer.Option(
             envvar="PELLUCID_HANG_SECONDS",
             min=0,
-            help="End and restart a service that was ready and answers nothing for so long; 0: never.",
+            help="Restart a service that has not responded to liveness probes for this many seconds; 0: never.",
         ),
     ] = DEFAULT_HANG_SECONDS,
     tool_parser: Annotated[
         str | None,
         typer.Option(
             envvar="GATEWAY_TOOL_PARSER",
-            help="Format of the model's tool calls, or `none`.",
-            show_default="found from the template",
+            help="Tool call format of the model, or `none`.",
+            show_default="detected from the chat template",
             rich_help_panel=_FORMAT_PANEL,
         ),
     ] = None,
@@ -73,21 +74,26 @@ def serve(
         str | None,
         typer.Option(
             envvar="GATEWAY_REASONING_PARSER",
-            help="Format of the model's thinking, or `none`.",
-            show_default="found from the template",
+            help="Reasoning format of the model, or `none`.",
+            show_default="detected from the chat template",
             rich_help_panel=_FORMAT_PANEL,
         ),
     ] = None,
     dtype: Annotated[
         str | None,
-        typer.Option(envvar="ENGINE_DTYPE", help="Number format of weights and cache.", rich_help_panel=_ENGINE_PANEL),
+        typer.Option(
+            envvar="ENGINE_DTYPE",
+            help="Precision of weights and KV cache: `float32`, `bfloat16` or `auto`.",
+            show_default="auto",
+            rich_help_panel=_ENGINE_PANEL,
+        ),
     ] = None,
     quantization: Annotated[
         str | None,
         typer.Option(
             envvar="ENGINE_QUANTIZATION",
-            help="What the engine multiplies: floats (`none`), or integers (`int8`, `int16`). `auto` is `int8` for "
-            "quantised GGUF files, such as the default model, where the processor is fast at it; else `none`.",
+            help="Quantisation: `int8`, `int16`, `none` (floating point) or `auto`: `int8` for quantised GGUF files, "
+            "such as the default model, on CPUs with fast int8 instructions and without --dtype; else `none`.",
             show_default="auto",
             rich_help_panel=_ENGINE_PANEL,
         ),
@@ -96,8 +102,8 @@ def serve(
         str | None,
         typer.Option(
             envvar="ENGINE_SPECULATION",
-            help="N-gram speculative decoding (`ngram`) or `off`. It changes no choice of tokens; `auto` is `ngram` "
-            "where it cannot change a bit of the numbers either, as with `int8`.",
+            help="Speculative decoding: `ngram` (prompt lookup), `off` or `auto`: `ngram` where the model is "
+            "batch-invariant, as with `int8`, so that output cannot change.",
             show_default="auto",
             rich_help_panel=_ENGINE_PANEL,
         ),
@@ -105,41 +111,42 @@ def serve(
     max_model_len: Annotated[
         int | None,
         typer.Option(
-            envvar="ENGINE_MAX_MODEL_LEN", help="Most tokens of prompt and answer.", rich_help_panel=_ENGINE_PANEL
+            envvar="ENGINE_MAX_MODEL_LEN",
+            help="Maximum tokens of prompt and output together.",
+            show_default="the model's limit",
+            rich_help_panel=_ENGINE_PANEL,
         ),
     ] = None,
     max_num_seqs: Annotated[
         int | None,
-        typer.Option(
-            envvar="ENGINE_MAX_NUM_SEQS", help="Most choices generated at a time.", rich_help_panel=_ENGINE_PANEL
-        ),
+        typer.Option(envvar="ENGINE_MAX_NUM_SEQS", help="Maximum sequences per step.", rich_help_panel=_ENGINE_PANEL),
     ] = None,
     max_num_batched_tokens: Annotated[
         int | None,
         typer.Option(
-            envvar="ENGINE_MAX_NUM_BATCHED_TOKENS", help="Most tokens of one step.", rich_help_panel=_ENGINE_PANEL
+            envvar="ENGINE_MAX_NUM_BATCHED_TOKENS", help="Token budget per step.", rich_help_panel=_ENGINE_PANEL
         ),
     ] = None,
     kv_cache_memory_mb: Annotated[
         int | None,
         typer.Option(
-            envvar="ENGINE_KV_CACHE_MEMORY_MB", help="Memory for keys and values, MiB.", rich_help_panel=_ENGINE_PANEL
+            envvar="ENGINE_KV_CACHE_MEMORY_MB", help="Memory of the KV cache, MiB.", rich_help_panel=_ENGINE_PANEL
         ),
     ] = None,
     deterministic: Annotated[
         bool | None,
         typer.Option(
             envvar="ENGINE_DETERMINISTIC",
-            help="The same answer to a request, whatever else runs; slower.",
+            help="Batch-invariant: a request has the same output whatever else runs; slower in plain torch.",
             show_default="no",
             rich_help_panel=_ENGINE_PANEL,
         ),
     ] = None,
 ) -> None:
-    """Start all four services on this machine, watch them, and stop them with Ctrl-C.
+    """Start all four services on this machine and restart those that fail. Ctrl-C stops them.
 
-    Every other setting of a service is an environment variable (ENGINE_..., GATEWAY_..., TOKENIZER_...,
-    DETOKENIZER_...); `python -m engine_svc --help` lists them.
+    All other settings are environment variables (ENGINE_..., GATEWAY_..., TOKENIZER_..., DETOKENIZER_...);
+    `python -m engine_svc --help` lists the engine's.
     """
     found = model.find(model_name, _notice)
     options = StackOptions(
@@ -179,13 +186,13 @@ async def _run(stack: Stack, model_name: str) -> int:
 
 
 def _stop_signals() -> list[signal.Signals]:
-    # `nohup` has the hang-up ignored, and means it.
+    # Under `nohup` SIGHUP is ignored and must stay so.
     hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
     return [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hangs_up else [])]
 
 
 def banner(url: str, model_name: str) -> str:
-    """Where the stack is, and a line that asks it something."""
+    """The URL of the stack, with an example request."""
     question = {"model": model_name, "messages": [{"role": "user", "content": "What is the capital of France?"}]}
     body = json.dumps(question | {"temperature": 0}, ensure_ascii=False).replace("'", "'\\''")
     return (
@@ -196,7 +203,7 @@ def banner(url: str, model_name: str) -> str:
 
 
 def _own_command() -> str:
-    """How to call this program from where the person is, whether its environment is activated or not."""
+    """The command that runs this program from the current folder, with or without an activated environment."""
     if shutil.which("pellucid"):
         return "pellucid"
     program = Path(sys.executable).with_name("pellucid")

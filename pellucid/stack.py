@@ -1,6 +1,6 @@
-"""What the four processes of a local stack are told: one place for each port, and for who gets which setting.
+"""Ports and settings of the four processes of a local stack.
 
-Whatever is not decided here reaches the services through their own environment variables, untouched.
+All other settings reach the services through their environment variables, unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from protos import simulated
 from svclib.config import ServiceSettings
 
 Settings: TypeAlias = Mapping[str, object]
-"""By name as the services spell them; None leaves the service's default."""
+"""Values by setting name; None leaves the service's default."""
 
 LOOPBACK: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8000
@@ -26,9 +26,9 @@ DEFAULT_PORT: Final = 8000
 DEFAULT_HANG_SECONDS: Final = 10.0
 
 _CLOSING_SECONDS: Final = 5.0
-"""What a service may take beyond its drain time, to close connections and flush its logs."""
+"""Time after the drain time for a service to close connections and flush its logs."""
 
-DECIDED_HERE: Final = {
+MANAGED_VARIABLES: Final = {
     "TOKENIZER_MODEL": "--model",
     "DETOKENIZER_MODEL": "--model",
     "ENGINE_TOKENIZER": "--tokenizer",
@@ -38,12 +38,12 @@ DECIDED_HERE: Final = {
     "GATEWAY_ENGINE_ADDRESSES": "",
     "GATEWAY_DETOKENIZER_ADDRESSES": "",
 }
-"""Variables that would contradict the stack, and the option that says the same for all services, if there is one."""
+"""Variables that ``pellucid serve`` sets for the services, and the option that replaces them, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """A gRPC service and the ports it has when they are free."""
+    """A gRPC service and its preferred ports."""
 
     name: str
     port: int
@@ -55,7 +55,7 @@ class Backend:
 
 
 class BackendPorts(NamedTuple):
-    """The ports that a gRPC service got."""
+    """The ports reserved for a gRPC service."""
 
     listen: HeldPort
     metrics: HeldPort
@@ -72,7 +72,7 @@ NAMES: Final = (GATEWAY, *(backend.name for backend in BACKENDS))
 
 @dataclass(frozen=True, slots=True)
 class StackOptions:
-    """What the person asked for."""
+    """Options of ``pellucid serve``."""
 
     model: str
     """A path, or ``simulated``."""
@@ -82,14 +82,14 @@ class StackOptions:
     host: str = LOOPBACK
     port: int = DEFAULT_PORT
     hang_seconds: float = DEFAULT_HANG_SECONDS
-    """After this time without an answer a service is ended and started again; 0: never."""
+    """A service that has not responded for this long is restarted; 0: never."""
     gateway: Settings = field(default_factory=dict)
     engine: Settings = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """Four services with their ports held. ``release`` when they have ended."""
+    """Four services with reserved ports. Call ``release`` when they have ended."""
 
     url: str
     services: tuple[Service, ...]
@@ -101,8 +101,8 @@ class Stack:
 
 
 def build(options: StackOptions, environment: Mapping[str, str]) -> Stack:
-    """Decide on ports and settings. Raises ``CommandError`` when a wanted port is taken or a variable contradicts."""
-    _refuse_contradictions(environment)
+    """Reserve ports and assign settings. Raises ``CommandError`` if a port is in use or a managed variable is set."""
+    _refuse_managed_variables(environment)
     front = HeldPort.take(options.host, options.port)
     url = f"http://{front.address}"
     held = {backend: _hold(backend, environment) for backend in BACKENDS}
@@ -151,32 +151,33 @@ def _backend_settings(options: StackOptions, backend: Backend, ports: BackendPor
 
 
 def _engine_settings(options: StackOptions) -> Settings:
-    # A real model is told token ids and needs no tokenizer; a simulated one must know how many ids there are.
+    # A real model needs no tokenizer in the engine; the simulated one takes its vocabulary size from it.
     tokenizer = options.tokenizer if options.model == simulated.MODEL_NAME else None
     return {"tokenizer": tokenizer, "served_model": options.served_model_name, **options.engine}
 
 
-def _refuse_contradictions(environment: Mapping[str, str]) -> None:
-    for name, option in DECIDED_HERE.items():
+def _refuse_managed_variables(environment: Mapping[str, str]) -> None:
+    for name, option in MANAGED_VARIABLES.items():
         if name in environment:
-            way_out = f"use {option}" if option else "to mix stacks start the services one by one"
-            raise CommandError(f"{name} is set, but `pellucid serve` decides it for its services; {way_out}")
+            fix = f"use {option} instead" if option else "unset it, or start the services one by one"
+            raise CommandError(f"{name} is set, but `pellucid serve` sets it itself; {fix}")
 
 
 def _hold(backend: Backend, environment: Mapping[str, str]) -> BackendPorts:
     prefix = backend.name.upper()
     host = environment.get(f"{prefix}_HOST", LOOPBACK)
     return BackendPorts(
-        listen=_hold_one(host, environment.get(f"{prefix}_PORT"), backend.port),
-        metrics=_hold_one(host, environment.get(f"{prefix}_METRICS_PORT"), backend.metrics_port),
+        listen=_hold_one(host, f"{prefix}_PORT", environment, backend.port),
+        metrics=_hold_one(host, f"{prefix}_METRICS_PORT", environment, backend.metrics_port),
     )
 
 
-def _hold_one(host: str, wanted: str | None, preferred: int) -> HeldPort:
+def _hold_one(host: str, variable: str, environment: Mapping[str, str], preferred: int) -> HeldPort:
+    wanted = environment.get(variable)
     if wanted is None:
         return HeldPort.prefer(host, preferred)
     if not wanted.isdecimal() or int(wanted) > 65535:
-        raise CommandError(f"{wanted!r} is not a port")
+        raise CommandError(f"{variable}={wanted!r} is not a port number from 0 to 65535")
     return HeldPort.take(host, int(wanted))
 
 
@@ -223,4 +224,4 @@ def _drain_seconds(name: str, environment: Mapping[str, str]) -> float:
     try:
         return float(environment.get(f"{name.upper()}_DRAIN_SECONDS", default))
     except ValueError:
-        return default  # The service itself refuses the value, with its own message.
+        return default  # The service refuses the value with its own message.

@@ -1,7 +1,6 @@
-"""Keeps the services of a stack running, and ends them in the right order.
+"""Runs the services of a stack, restarts those that fail, and stops them in order.
 
-The supervisor knows how to run, watch, restart and stop processes; what they are and how to see that one is ready is
-said by ``Service``, and what a person sees of it is the business of the ``Observer``.
+The supervisor handles processes only. ``Service`` defines how to start and probe one; ``Observer`` shows what happens.
 """
 
 from __future__ import annotations
@@ -24,31 +23,31 @@ EXIT_INTERRUPTED: Final = 130
 _MAX_FAILED_STARTS: Final = 3
 _LAST_LINES: Final = 15
 _HUNG_SECONDS: Final = 3.0
-"""What a process that does not answer gets, from being told to stop until it is killed."""
+"""Time between SIGTERM and SIGKILL for a hung process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """One of the processes."""
+    """One process of the stack."""
 
     name: str
     module: str
     arguments: tuple[str, ...]
     ready: Callable[[], Awaitable[None]]
-    """Returns when the running process can do its work."""
+    """Waits until the process is ready."""
     stop_seconds: float
-    """From being told to stop until it is killed."""
+    """Time between SIGTERM and SIGKILL."""
     hang: Callable[[], Awaitable[None]] | None = None
-    """Returns when the process, which was ready, does not answer any more; None: nobody asks."""
+    """Waits until the process, once ready, hangs; None: no liveness probes."""
     takes_clients: bool = False
-    """Ends before the others, because it needs them to finish what its clients wait for."""
+    """Stops before the others, because it needs them to finish its running requests."""
 
 
 class Observer(Protocol):
-    """Is told what happens. No method may block."""
+    """Callbacks for events. None may block."""
 
     def line(self, service: str, text: str) -> None:
-        """A service printed something."""
+        """A service printed a line."""
 
     def starting(self, service: str, pid: int) -> None: ...
 
@@ -58,10 +57,10 @@ class Observer(Protocol):
         """Every service has been ready once. Called once."""
 
     def hangs(self, service: str) -> None:
-        """A process does not answer and is being ended."""
+        """A process does not respond and is being stopped."""
 
     def ended(self, service: str, how: str, restart_in: float | None) -> None:
-        """A process ended by itself; ``restart_in`` seconds it is started again, or never."""
+        """A process ended unasked; it restarts in ``restart_in`` seconds, or not at all (None)."""
 
     def draining(self, services: Sequence[str]) -> None: ...
 
@@ -69,7 +68,7 @@ class Observer(Protocol):
 
 
 class Supervisor:
-    """Runs services until it is told to stop, or until one of them can never start."""
+    """Runs services until ``stop`` is called or one of them cannot start."""
 
     def __init__(self, services: Sequence[Service], observer: Observer, policy: BackoffPolicy | None = None) -> None:
         self._services = services
@@ -82,7 +81,7 @@ class Supervisor:
         self._exit_code = EXIT_STOPPED
 
     def stop(self) -> None:
-        """Drain and end everything; called again: kill everything."""
+        """Drain and stop all services. The second call kills them."""
         if self._stopping.is_set():
             self._exit_code = EXIT_INTERRUPTED
             for process in self._running.values():
@@ -90,7 +89,7 @@ class Supervisor:
         self._stopping.set()
 
     async def run(self) -> int:
-        """Returns the exit code of the whole when every process has ended."""
+        """Run until every process has ended. Returns the supervisor's exit code."""
         async with asyncio.TaskGroup() as keepers:
             for service in self._services:
                 keepers.create_task(self._keep(service))
@@ -99,7 +98,7 @@ class Supervisor:
         return self._exit_code
 
     async def _keep(self, service: Service) -> None:
-        """Run a service again and again."""
+        """Run a service, and restart it after each end."""
         backoff = Backoff(self._policy)
         clock = asyncio.get_running_loop().time
         while True:
@@ -109,7 +108,7 @@ class Supervisor:
             if self._stopping.is_set():
                 return
             delay = backoff.delay_after(clock() - began)
-            if why := self._hopeless(service, code, backoff.failures):
+            if why := self._no_restart_reason(service, code, backoff.failures):
                 self._observer.ended(service.name, how_it_ended(code), None)
                 self._give_up(service, why, last_lines, code)
                 return
@@ -136,7 +135,7 @@ class Supervisor:
             del self._running[service.name]
 
     async def _watch(self, service: Service, process: ServiceProcess) -> None:
-        """See a process get ready, and end it if it hangs later. One that loads or drains is left alone."""
+        """Wait for readiness, then stop the process if it hangs. Not while it loads or drains."""
         await service.ready()
         self._note_ready(service)
         if service.hang is not None:
@@ -152,12 +151,12 @@ class Supervisor:
             if len(self._been_ready) == len(self._services):
                 self._observer.all_ready()
 
-    def _hopeless(self, service: Service, code: int, failures: int) -> str:
-        """Why starting it again is no use; empty: it is worth a try."""
+    def _no_restart_reason(self, service: Service, code: int, failures: int) -> str:
+        """Why the service is not restarted; empty if it is."""
         if code == EXIT_BAD_SETTINGS:
-            return "a setting is wrong"
+            return "invalid setting"
         if service.name not in self._been_ready and failures >= _MAX_FAILED_STARTS:
-            return f"it failed {failures} times and was never ready"
+            return f"failed {failures} times before becoming ready"
         return ""
 
     def _give_up(self, service: Service, why: str, last_lines: Sequence[str], code: int) -> None:
@@ -167,7 +166,7 @@ class Supervisor:
 
     async def _drain(self) -> None:
         async with self._spawning:
-            pass  # From here on no process is started, so none can be missed below.
+            pass  # No process starts after this, so the loop below sees all of them.
         for takes_clients in (True, False):
             group = [s for s in self._services if s.takes_clients is takes_clients and s.name in self._running]
             if group:

@@ -1,7 +1,7 @@
-"""What the supervisor shows: the services' lines with their name in front, and a line of progress while they start.
+"""Terminal output of the supervisor: the services' lines, each after the service's name, and a progress line at start.
 
-A thread of its own does the writing. A terminal that is paused or slow must not hold up the supervisor, because then
-the services would wait for their own log lines to be read. What does not fit into the queue is counted and dropped.
+A separate thread writes, so that a paused or slow terminal does not block the supervisor and, through full pipes, the
+services. Lines that do not fit into the queue are dropped and counted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OWN_NAME: Final = "pellucid"
 
 
 class Progress:
-    """How far each service is, as one line that rich draws anew several times a second."""
+    """The state of each service in one line, which rich redraws several times a second."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._began = time.monotonic()
@@ -50,7 +50,7 @@ class Progress:
 
 
 class Terminal:
-    """The supervisor's observer for a person. A context manager: leaving it writes what is still waiting."""
+    """The observer that prints. A context manager: leaving it writes the queued lines."""
 
     def __init__(self, console: Console, names: Sequence[str], banner: str) -> None:
         self._console = console
@@ -61,7 +61,7 @@ class Terminal:
         self._live = Live(self._progress, console=console, transient=True, refresh_per_second=8)
         self._waiting: queue.Queue[Callable[[], None] | None] = queue.Queue(_MAX_WAITING)
         self._dropped = 0
-        self._last_words: tuple[str, Sequence[str]] | None = None
+        self._final_lines: tuple[str, Sequence[str]] | None = None
         self._writer = threading.Thread(target=self._write, name="terminal", daemon=True)
 
     def __enter__(self) -> Self:
@@ -70,9 +70,9 @@ class Terminal:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._end_progress()
-        if self._last_words is not None:
-            service, lines = self._last_words
-            self.notice(f"the last lines of {service} were:", "bold red")
+        if self._final_lines is not None:
+            service, lines = self._final_lines
+            self.notice(f"last lines of {service}:", "bold red")
             for text in lines:
                 self.line(service, text)
         with suppress(queue.Full):
@@ -83,7 +83,7 @@ class Terminal:
         self._print(service, Text.from_ansi(text))
 
     def notice(self, text: str, style: str = "") -> None:
-        """A line of the supervisor's own."""
+        """Print a line of the supervisor."""
         self._print(_OWN_NAME, Text(text, style))
 
     def starting(self, service: str, pid: int) -> None:
@@ -95,26 +95,26 @@ class Terminal:
         self.notice(f"{service} is ready")
 
     def all_ready(self) -> None:
-        """Show the banner without a name in front, so that it can be copied. Progress ends."""
+        """End the progress line and print the banner, without a name before its lines, so that they can be copied."""
         self._end_progress()
         self._submit(partial(self._console.print, self._banner, markup=False, highlight=False, soft_wrap=True))
 
     def hangs(self, service: str) -> None:
         self._set_state(service, "hangs")
-        self.notice(f"{service} does not answer; ending it", "bold red")
+        self.notice(f"{service} does not respond; stopping it", "bold red")
 
     def ended(self, service: str, how: str, restart_in: float | None) -> None:
         self._set_state(service, "ended")
-        next_step = "" if restart_in is None else f"; starting it again in {restart_in:g} s"
+        next_step = "" if restart_in is None else f"; restarting in {restart_in:g} s"
         self.notice(f"{service} {how}{next_step}", "bold red")
 
     def draining(self, services: Sequence[str]) -> None:
         self._end_progress()
-        self.notice(f"stopping {', '.join(services)}: what is running may finish; once more Ctrl-C kills")
+        self.notice(f"stopping {', '.join(services)}: running requests may finish; press Ctrl-C again to kill")
 
     def gave_up(self, service: str, why: str, last_lines: Sequence[str]) -> None:
         self.notice(f"{service} cannot run: {why}", "bold red")
-        self._last_words = (service, last_lines)
+        self._final_lines = (service, last_lines)
 
     def _set_state(self, service: str, state: str) -> None:
         if self._progress is not None:
@@ -149,9 +149,9 @@ class Terminal:
                 self.notice(progress.text())
 
     def _perform(self, action: Callable[[], None]) -> None:
-        # A terminal that went away is no reason to stop serving; rich asks for the end of the program then.
+        # Rich exits the program when the terminal is gone; the stack keeps serving.
         with suppress(OSError, SystemExit):
             action()
             if dropped := self._dropped:
                 self._dropped -= dropped
-                self._console.print(f"{_OWN_NAME} | {dropped} lines were not shown: the terminal is too slow")
+                self._console.print(f"{_OWN_NAME} | {dropped} lines dropped: the terminal is too slow")

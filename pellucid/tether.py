@@ -1,7 +1,7 @@
-"""Runs a module as the main program, for as long as the process at the other end of standard input lives.
+"""Runs a module as the main program, and kills it when the other end of its standard input closes.
 
 ``python -m pellucid.tether MODULE ARGUMENT...`` is ``python -m MODULE ARGUMENT...`` that cannot be orphaned: the
-supervisor holds the writing end of a pipe, and when it dies, in whatever way, the kernel closes that end.
+supervisor holds the write end of a pipe, which the kernel closes when the supervisor dies, for whatever reason.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _STDIN: Final = 0
 
 
 def main() -> None:
-    """Start the watch, then become the module."""
+    """Start the watching thread, then run the module."""
     module, *arguments = sys.argv[1:]
-    threading.Thread(target=_die_with_the_other_end, name="tether", daemon=True).start()
+    threading.Thread(target=_die_at_end_of_input, name="tether", daemon=True).start()
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
-def _die_with_the_other_end() -> None:
+def _die_at_end_of_input() -> None:
     while os.read(_STDIN, 1024):
         pass
     os.kill(os.getpid(), signal.SIGKILL)

@@ -1,6 +1,6 @@
-"""What any service needs to be a service."""
+"""Shared by all services: settings, process, health, sessions, errors, logs, metrics."""
 
 import sys
 
 if sys.platform == "win32":
-    raise ImportError("pellucid runs on Linux and macOS; on Windows, install and run it inside of WSL 2")
+    raise ImportError("pellucid runs on Linux and macOS; on Windows, run it inside WSL 2")

@@ -1,7 +1,7 @@
-"""Settings of a service: environment variables with the service's prefix, the same names as flags.
+"""Settings of a service: environment variables with the service's prefix, and flags of the same names.
 
-A service subclasses ``ServiceSettings`` and sets its prefix; ``load`` reads flags over environment over defaults. A
-variable with the prefix that names no setting is an error, and so is an unknown flag.
+A service subclasses ``ServiceSettings`` and sets its prefix. In ``load``, flags override the environment, which
+overrides defaults. An unknown flag, or a variable with the prefix that names no setting, is an error.
 """
 
 from __future__ import annotations
@@ -15,28 +15,30 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
 class SettingsError(Exception):
-    """A setting is unknown or has a bad value; the message is for the person who starts the service."""
+    """A setting is unknown or invalid. The message is for the operator."""
 
 
 class ServiceSettings(BaseSettings):
-    """What every service is told. Subclasses set ``model_config`` with their ``env_prefix``."""
+    """Settings common to all services. Subclasses set ``model_config`` with their ``env_prefix``."""
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid", cli_kebab_case=True, cli_implicit_flags=True)
 
     host: str = Field(default="127.0.0.1", description="address to listen on")
-    port: int = Field(default=0, ge=0, le=65535, description="port to listen on; 0 takes a free one")
-    metrics_port: int = Field(default=0, ge=0, le=65535, description="port of /metrics; 0 takes a free one")
-    log_level: str = Field(default="info", pattern="^(debug|info|warning|error)$", description="least level to log")
+    port: int = Field(default=0, ge=0, le=65535, description="port to listen on; 0 picks a free one")
+    metrics_port: int = Field(default=0, ge=0, le=65535, description="port of /metrics; 0 picks a free one")
+    log_level: str = Field(default="info", pattern="^(debug|info|warning|error)$", description="minimum log level")
     log_format: str = Field(
-        default="json", pattern="^(json|console)$", description="json for machines, console for people"
+        default="json", pattern="^(json|console)$", description="json (one object per line) or console (human-readable)"
     )
-    drain_seconds: float = Field(default=25.0, ge=0, le=3600, description="time that running requests get at shutdown")
+    drain_seconds: float = Field(
+        default=25.0, ge=0, le=3600, description="time limit for running requests at shutdown, seconds"
+    )
 
     @classmethod
     def load(cls, argv: list[str]) -> Self:
-        """Settings from flags and environment.
+        """Settings from flags and environment. ``--help`` prints them and exits.
 
-        Raises ``SettingsError`` naming what is wrong. ``--help`` prints the settings and exits.
+        Raises ``SettingsError`` that names each unknown or invalid setting.
         """
         cls._refuse_unknown_variables()
         try:
@@ -50,16 +52,16 @@ class ServiceSettings(BaseSettings):
         known = {prefix + name.upper() for name in cls.model_fields}
         unknown = sorted(name for name in os.environ if name.upper().startswith(prefix) and name.upper() not in known)
         if unknown:
-            raise SettingsError(f"unknown setting {', '.join(unknown)}; known are {', '.join(sorted(known))}")
+            raise SettingsError(f"unknown setting {', '.join(unknown)}; known settings: {', '.join(sorted(known))}")
 
 
 def faults(error: ValidationError) -> str:
-    """All that is wrong with some settings, in one line."""
+    """All faults of a set of settings, in one line."""
     return "; ".join(map(_fault, error.errors()))
 
 
 def _fault(error: ErrorDetails) -> str:
-    """One fault; a fault between settings names none."""
+    """One fault, after the name of its setting; a conflict between settings has no name."""
     place = ".".join(map(str, error["loc"]))
     message = error["msg"].removeprefix("Value error, ")
     return f"{place}: {message}" if place else message

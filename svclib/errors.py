@@ -1,25 +1,25 @@
-"""The errors a service may show to its callers.
+"""Errors that services send to their callers.
 
     ServiceError
-    ├── InvalidRequest         the request is at fault; ``param`` names the field
+    ├── InvalidRequest         the request is invalid; ``param`` names the field
     │   ├── ContextLengthExceeded
-    │   └── Unsupported        a known thing that this deployment does not do
+    │   └── Unsupported        a known feature that this deployment does not have
     ├── Unauthenticated
     ├── PermissionDenied
     ├── NotFound
     │   └── ModelNotFound
-    ├── RateLimited            the caller's own limit
-    ├── RequestTimeout         the request itself came too slowly
+    ├── RateLimited            the caller exceeded its own limit
+    ├── RequestTimeout         the request was sent too slowly
     ├── PayloadTooLarge
     ├── UnsupportedMediaType
-    ├── Overloaded             everybody's limit; another replica may have room
-    ├── Unavailable            nobody is there to serve it
-    │   └── PeerLost           a peer went away while it served the request
+    ├── Overloaded             a limit shared by all callers; another replica may have capacity
+    ├── Unavailable            no replica can serve it
+    │   └── PeerLost           the connection to a peer was lost during the request
     ├── DeadlineExceeded
     └── InternalError          anything else; its message is always the same
 
-Only these keep their message on the way to a caller. Anything else is logged and becomes ``InternalError``.
-``TABLE`` is the one place that says how each class looks over gRPC, over HTTP and in an OpenAI error body.
+Only these reach a caller with their message. Any other exception is logged and becomes ``InternalError``. ``TABLE``
+maps each class to its gRPC code, its HTTP status and its OpenAI error body.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import Final
 
 
 class GrpcCode(IntEnum):
-    """The canonical gRPC status numbers that are in use here (google.rpc.Code)."""
+    """The gRPC status codes in use here (google.rpc.Code)."""
 
     INVALID_ARGUMENT = 3
     DEADLINE_EXCEEDED = 4
@@ -43,9 +43,9 @@ class GrpcCode(IntEnum):
 
 
 class ServiceError(Exception):
-    """An error whose message is meant for the caller.
+    """An error whose message is for the caller.
 
-    ``param`` is the request field at fault as the client spelled it, or None; ``retry_after`` is in seconds.
+    ``param`` is the invalid request field as the client spelled it, or None; ``retry_after`` is in seconds.
     """
 
     def __init__(self, message: str, *, param: str | None = None, retry_after: float | None = None) -> None:
@@ -101,7 +101,7 @@ class DeadlineExceeded(ServiceError): ...
 
 
 class InternalError(ServiceError):
-    """Something nobody foresaw. The caller learns only that; the log, by request id, has the rest."""
+    """An unexpected error. Details are only in the log, under the request id."""
 
     def __init__(self) -> None:
         super().__init__("internal error")
@@ -109,10 +109,10 @@ class InternalError(ServiceError):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """How one error class looks on each wire."""
+    """One error class on each wire."""
 
     name: str
-    """Name on our own wire (``Failure.code``)."""
+    """``Failure.code`` between the services."""
     grpc: GrpcCode
     http: int
     type: str
@@ -151,7 +151,7 @@ def row_for(error: ServiceError) -> Row:
 
 
 def from_wire(name: str, message: str, *, param: str | None, retry_after: float | None) -> ServiceError:
-    """The error that a peer sent by its name; a name nobody knows is an internal error."""
+    """The error that a peer sent; an unknown name becomes an internal error."""
     cls = _BY_NAME.get(name, InternalError)
     if cls is InternalError:
         return InternalError()
@@ -159,5 +159,5 @@ def from_wire(name: str, message: str, *, param: str | None, retry_after: float 
 
 
 def public(error: BaseException) -> ServiceError:
-    """What a caller may see of any exception: itself if it is a ``ServiceError``, else an internal error."""
+    """The error to send to a caller: the exception itself if it is a ``ServiceError``, else an internal error."""
     return error if isinstance(error, ServiceError) else InternalError()

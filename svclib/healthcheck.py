@@ -1,4 +1,4 @@
-"""``python -m svclib.healthcheck HOST:PORT``: exits with 0 if the service there says SERVING. For container engines."""
+"""``python -m svclib.healthcheck HOST:PORT``: exits with 0 if that service is SERVING, else 1. For containers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TIMEOUT_SECONDS: Final = 3.0
 
 
 def is_serving(address: str) -> bool:
-    """What ``grpc.health.v1`` at ``host:port`` says; False when nobody answers."""
+    """Whether ``grpc.health.v1`` at ``host:port`` reports SERVING; False if there is no answer in time."""
     with grpc.insecure_channel(address) as channel:
         try:
             answer = health_pb2_grpc.HealthStub(channel).Check(

@@ -1,7 +1,7 @@
-"""Whether a service that has a connection still answers on it.
+"""Liveness probes over an open connection.
 
-A service whose event loop does not turn keeps its connections: the kernel takes bytes, gRPC's own threads answer pings,
-and a health stream says nothing because nothing changes. So it must be asked, with a deadline.
+A service whose event loop is blocked keeps its connections: the kernel accepts bytes, gRPC's own threads answer pings,
+and a health stream is silent because the status does not change. So a client must probe it, with a timeout.
 """
 
 from __future__ import annotations
@@ -15,43 +15,43 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """When silence is taken for a hang. Times are in seconds."""
+class ProbePolicy:
+    """When a service counts as hung. Times are in seconds."""
 
     interval: float
-    """Between an answer and the next question."""
-    answer_seconds: float
-    """Until a question counts as unanswered."""
-    max_unanswered: int
-    """In a row. More than one, because an asker that was itself held up finds its question's time over before it has
-    read the answer."""
+    """From a response to the next probe."""
+    timeout: float
+    """For one probe."""
+    max_failures: int
+    """Consecutive failed probes. More than one, because a prober that was itself blocked finds its probe timed out
+    before it has read the response."""
 
     @property
     def longest(self) -> float:
-        """From the last sign of life until a hang is noticed."""
-        return self.interval + self.max_unanswered * self.answer_seconds
+        """From the last response until a hang is detected, at most."""
+        return self.interval + self.max_failures * self.timeout
 
 
-async def until_silent(ask: Callable[[float], Awaitable[bool]], patience: Patience) -> None:
-    """Ask again and again; return when there was no answer. ``ask`` says whether there was one within its seconds.
+async def until_unresponsive(probe: Callable[[float], Awaitable[bool]], policy: ProbePolicy) -> None:
+    """Probe until ``max_failures`` probes in a row have failed. ``probe`` tells whether a response came in its seconds.
 
-    Who says no sooner, because there is no connection, is not asked again before they are over.
+    A probe that fails early, without a connection for example, is followed by the next one only after its timeout.
     """
     clock = asyncio.get_running_loop().time
-    num_unanswered = 0
-    while num_unanswered < patience.max_unanswered:
-        if not num_unanswered:
-            await asyncio.sleep(patience.interval)
-        asked_at = clock()
-        if await ask(patience.answer_seconds):
-            num_unanswered = 0
+    num_failures = 0
+    while num_failures < policy.max_failures:
+        if not num_failures:
+            await asyncio.sleep(policy.interval)
+        began = clock()
+        if await probe(policy.timeout):
+            num_failures = 0
         else:
-            num_unanswered += 1
-            await asyncio.sleep(max(0.0, asked_at + patience.answer_seconds - clock()))
+            num_failures += 1
+            await asyncio.sleep(max(0.0, began + policy.timeout - clock()))
 
 
-async def grpc_answers(channel: grpc.aio.Channel, seconds: float) -> bool:
-    """Whether ``grpc.health.v1`` answers, whatever it says."""
+async def grpc_responds(channel: grpc.aio.Channel, seconds: float) -> bool:
+    """Whether ``grpc.health.v1`` responds in time, with any status."""
     try:
         await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=seconds)
     except grpc.aio.AioRpcError:

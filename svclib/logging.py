@@ -1,4 +1,4 @@
-"""Logs: one JSON object a line for machines, coloured lines for people; a request's id is on each of its lines."""
+"""Structured logs: one JSON object per line, or coloured console lines. Every line of a request has its id."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from svclib.config import ServiceSettings
 
 
 def configure(settings: ServiceSettings, service: str) -> None:
-    """Send the logs of this process, the standard library's too, to standard error in the chosen format."""
+    """Send all logs of this process, including the standard library's, to standard error in the chosen format."""
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         _naming(service),
@@ -31,11 +31,11 @@ def configure(settings: ServiceSettings, service: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.log_level.upper())
-    logging.getLogger("grpc._cython.cygrpc").addFilter(_is_a_fault)
+    logging.getLogger("grpc._cython.cygrpc").addFilter(_is_not_cancellation)
 
 
-def _is_a_fault(record: logging.LogRecord) -> bool:
-    # grpc.aio logs a handler that is cancelled, because its peer left or its server stops, as if that were an error.
+def _is_not_cancellation(record: logging.LogRecord) -> bool:
+    # grpc.aio logs a handler that is cancelled, by a client that left or by shutdown, as an error.
     return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 

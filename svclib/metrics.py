@@ -1,4 +1,4 @@
-"""The metrics endpoint of a process."""
+"""The Prometheus endpoint of a process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 
 @dataclass(frozen=True, slots=True)
 class MetricsEndpoint:
-    """A running endpoint, on a thread of its own so that it answers while the event loop is busy."""
+    """A running endpoint, on its own thread so that it answers while the event loop is busy."""
 
     server: WSGIServer
 
@@ -24,6 +24,6 @@ class MetricsEndpoint:
 
 
 def serve_metrics(registry: CollectorRegistry, host: str, port: int) -> MetricsEndpoint:
-    """Answer ``GET /metrics`` from a registry. Port 0 takes a free one. Raises ``OSError`` when it is taken."""
+    """Serve a registry as ``GET /metrics``. Port 0 picks a free one. Raises ``OSError`` if the port is in use."""
     server, _thread = start_http_server(port, addr=host, registry=registry)
     return MetricsEndpoint(server)

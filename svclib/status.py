@@ -1,18 +1,26 @@
-"""Errors on the gRPC wire: a ``ServiceError`` to a ``Failure`` message or a status, and back.
+"""Errors on the gRPC wire: a ``ServiceError`` becomes a ``Failure`` message or a status, and back.
 
-A unary call carries the ``Failure`` in one trailing metadata entry beside the ordinary status, so that a plain gRPC
-client sees a usual error and ours gets its class, parameter and retry hint back.
+A unary call carries the ``Failure`` in trailing metadata beside the gRPC status: any gRPC client sees an ordinary
+error, and ours also gets the class, the parameter and the retry hint.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final, NoReturn, cast
+import functools
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final, NoReturn, TypeVar, cast
 
 import grpc
+import structlog
 
 from protos.v1 import common_pb2
-from svclib.errors import DeadlineExceeded, InternalError, ServiceError, Unavailable, from_wire, row_for
+from svclib.errors import DeadlineExceeded, InternalError, ServiceError, Unavailable, from_wire, public, row_for
+
+ServicerT = TypeVar("ServicerT")
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
+
+log = structlog.get_logger(__name__)
 
 _METADATA_KEY: Final = "pellucid-failure-bin"
 _STATUS: Final = {code.value[0]: code for code in grpc.StatusCode}
@@ -41,13 +49,33 @@ async def abort(context: grpc.aio.ServicerContext[Any, Any], error: ServiceError
     raise AssertionError("abort returned")
 
 
+def unary(
+    method: Callable[[ServicerT, RequestT, grpc.aio.ServicerContext[Any, Any]], Awaitable[ResponseT]],
+) -> Callable[[ServicerT, RequestT, grpc.aio.ServicerContext[Any, Any]], Awaitable[ResponseT]]:
+    """Decorate a servicer's unary method: a ``ServiceError`` keeps its message; any other exception is logged and
+    answered as an internal error."""
+
+    @functools.wraps(method)
+    async def guarded(self: ServicerT, request: RequestT, context: grpc.aio.ServicerContext[Any, Any]) -> ResponseT:
+        structlog.contextvars.bind_contextvars(request_id=getattr(request, "request_id", ""))
+        try:
+            return await method(self, request, context)
+        except ServiceError as error:
+            await abort(context, error)
+        except Exception as error:
+            log.exception("call failed")
+            await abort(context, public(error))
+
+    return guarded
+
+
 def from_rpc_error(error: grpc.aio.AioRpcError, *, peer: str) -> ServiceError:
-    """The error behind a failed call to ``peer``: what the peer said, or what became of the connection."""
+    """The error of a failed call to ``peer``: the one it sent, or one about the connection."""
     trailing = dict(cast(Iterable[tuple[str, str | bytes]], error.trailing_metadata() or ()))
     if isinstance(failure := trailing.get(_METADATA_KEY), bytes):
         return from_failure(common_pb2.Failure.FromString(failure))
     if error.code() == grpc.StatusCode.UNAVAILABLE:
-        return Unavailable(f"the {peer} is not reachable", retry_after=1.0)
+        return Unavailable(f"cannot connect to the {peer}", retry_after=1.0)
     if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
         return DeadlineExceeded(f"the {peer} did not answer in time")
     return InternalError()

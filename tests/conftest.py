@@ -1,4 +1,4 @@
-"""Stacks that tests share: one with the simulated model, one with real weights."""
+"""Shared fixtures: model files, a stack with the simulated model, a stack with real weights."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, settings
 
 from tests.stack import Stack, running_stack
 
-# How long an example takes says how busy the machine is, and nothing of the code.
+# The duration of an example depends on the load of the machine, so it has no deadline.
 settings.register_profile("untimed", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
 
 def pytest_configure() -> None:
-    """Have SIGINT obeyed by whatever tests start: a shell's background jobs, and what they start, have it ignored."""
+    """Handle SIGINT, also in child processes: shells start background jobs with SIGINT ignored."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -50,6 +50,6 @@ def simulated() -> Iterator[Stack]:
 
 @pytest.fixture(scope="session")
 def real() -> Iterator[Stack]:
-    """A stack with SmolLM2 in float32, so that its answers are the same on every machine."""
+    """A stack with SmolLM2 in float32, whose answers are the same on every machine."""
     with running_stack("--dtype", "float32", ENGINE_KV_CACHE_MEMORY_MB="256") as stack:
         yield stack

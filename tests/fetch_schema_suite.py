@@ -1,7 +1,7 @@
 """Fetches the JSON Schema Test Suite: ``python -m tests.fetch_schema_suite``.
 
-It comes as an npm package and ends in ``.models/json-schema-test-suite``, which git ignores. The package holds drafts 3
-and 4; what is there already is not fetched again.
+It comes as an npm package with drafts 3 and 4 and goes to ``.models/json-schema-test-suite``, which git ignores. If the
+folder exists, nothing is fetched.
 """
 
 from __future__ import annotations

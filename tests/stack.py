@@ -1,4 +1,4 @@
-"""A whole stack in four processes, started and stopped as a user would, for tests and benchmarks."""
+"""A stack of four processes under ``pellucid serve``, for tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ class Stack:
         return AsyncOpenAI(base_url=self.api, api_key="none", max_retries=0, timeout=60)
 
     def process(self, service: str) -> psutil.Process:
-        """The process that runs a service now."""
+        """The current process of a service."""
         for child in self.supervisor.children(recursive=True):
             try:
                 if service in child.cmdline():
                     return child
             except (psutil.NoSuchProcess, psutil.ZombieProcess):
                 continue
-        raise LookupError(f"{service} does not run")
+        raise LookupError(f"{service} is not running")
 
     def flag(self, service: str, name: str) -> str:
-        """What a service was told with ``--name=value``."""
+        """The value of a service's ``--name=value`` flag."""
         return next(word.partition("=")[2] for word in self.process(service).cmdline() if word.startswith(f"--{name}="))
 
     def metric(self, service: str, sample: str) -> float:
@@ -74,7 +74,7 @@ class Stack:
             return False
 
     def wait_ready(self, seconds: float = 120) -> None:
-        """Return when requests are answered. Fails when the stack ends or takes too long."""
+        """Wait until the stack is ready. Fails if it exits or takes too long."""
         until = time.monotonic() + seconds
         while not self.is_ready():
             if not self.supervisor.is_running() or self.supervisor.status() == psutil.STATUS_ZOMBIE:
@@ -85,7 +85,7 @@ class Stack:
 
 @contextmanager
 def running_stack(*flags: str, **environment: str) -> Iterator[Stack]:
-    """``pellucid serve`` with flags on a free port, ready; stopped as Ctrl-C would at the end."""
+    """``pellucid serve`` with flags on a free port, ready; stopped with SIGTERM at the end."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         with log.open("wb") as output:

@@ -14,7 +14,7 @@ from modelfiles.errors import ModelFileError
 from modelfiles.tokenizer import load_tokenizer
 from protos.v1 import tokenizer_pb2, tokenizer_pb2_grpc
 from svclib.config import SettingsError
-from svclib.server import Health
+from svclib.health import Health
 from tokenizer_svc.config import TokenizerSettings
 from tokenizer_svc.limits import limits_of
 from tokenizer_svc.metrics import TokenizerMetrics

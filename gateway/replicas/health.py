@@ -9,9 +9,9 @@ from typing import Final
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from svclib.liveness import Patience, grpc_answers, until_silent
+from svclib.liveness import ProbePolicy, grpc_responds, until_unresponsive
 
-PATIENCE: Final = Patience(interval=1.0, answer_seconds=1.0, max_unanswered=2)
+PROBE_POLICY: Final = ProbePolicy(interval=1.0, timeout=1.0, max_failures=2)
 """A peer that hangs is noticed within three seconds."""
 
 
@@ -31,5 +31,5 @@ async def watch_health(channel: grpc.aio.Channel) -> AsyncGenerator[bool, None]:
 
 async def check_answers(channel: grpc.aio.Channel) -> None:
     """Ask the peer again and again. Raises ``PeerSilent`` when it does not answer."""
-    await until_silent(partial(grpc_answers, channel), PATIENCE)
+    await until_unresponsive(partial(grpc_responds, channel), PROBE_POLICY)
     raise PeerSilent

@@ -1,24 +1,21 @@
-"""The client's end: requests are opened here, and their events read."""
+"""The client's end of a session: opens requests and reads their events."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from collections.abc import Callable
 from itertools import count
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
-import grpc
 import structlog
 from google.protobuf.message import Message
 
-from svclib.errors import DeadlineExceeded, PeerLost, ServiceError, Unavailable
+from svclib.errors import DeadlineExceeded, ServiceError
+from svclib.session.client_connection import ClientConnection, SessionMethod
 from svclib.session.inbox import Allowance, Inbox
 from svclib.session.limits import DEFAULT_LIMITS, SessionLimits
 from svclib.session.opening import Opening
-from svclib.session.outbox import Outbox
-from svclib.status import from_failure
 
 OpenT = TypeVar("OpenT", bound=Message)
 InputT = TypeVar("InputT", bound=Message)
@@ -28,19 +25,20 @@ log = structlog.get_logger(__name__)
 
 
 class Stream(Generic[OpenT, InputT, EventT]):
-    """One request, seen by the client: an async context manager, and inside it an async iterator of events.
+    """One request as the client sees it: an async context manager, and inside it an async iterator of events.
 
-    Iteration ends when the server has said everything. It raises the server's ``ServiceError``, ``PeerLost`` when the
-    session breaks, or ``DeadlineExceeded``. Leaving the context before the end cancels the request.
+    Iteration ends after the server's last event. It raises the server's ``ServiceError``, ``PeerLost`` when the session
+    breaks, ``DeadlineExceeded``, or ``Overloaded`` when events are read too slowly. Leaving the context before the end
+    cancels the request.
     """
 
     def __init__(self, client: SessionClient[OpenT, InputT, EventT], request: OpenT, opening: Opening) -> None:
         self._client = client
         self._request = request
         self._opening = opening
-        self._inbox: Inbox[EventT] = Inbox(client._allowance, self._on_overflow)
+        self._inbox: Inbox[EventT] = Inbox(client._allowance, self._overflowed)
         self._deadline: asyncio.TimerHandle | None = None
-        self._on_slow: Callable[[ServiceError], None] | None = None
+        self._on_overflow: Callable[[ServiceError], None] | None = None
         self.id = 0
 
     async def __aenter__(self) -> Self:
@@ -53,7 +51,7 @@ class Stream(Generic[OpenT, InputT, EventT]):
         self.leave()
 
     def start(self) -> None:
-        """Send the request. To be followed by ``leave``, whatever happens."""
+        """Send the request. Must be followed by ``leave``."""
         self.id = self._client._register(self, self._request, self._opening)
         if self._opening.timeout is not None:
             loop = asyncio.get_running_loop()
@@ -67,31 +65,31 @@ class Stream(Generic[OpenT, InputT, EventT]):
         self._client._leave(self)
 
     def send(self, message: InputT) -> None:
-        """Say something to the running request. Never blocks; has no effect once the request is over."""
+        """Send an input to the running request. Never blocks; has no effect once the request is over."""
         if not self._inbox.ended:
             self._client._send(self.id, message)
 
-    def when_too_slow(self, tell: Callable[[ServiceError], None]) -> None:
-        """Tell of the request's end, should it come because what was said was not read: its reader may be held up by
-        something else and not come back."""
-        self._on_slow = tell
+    def on_overflow(self, callback: Callable[[ServiceError], None]) -> None:
+        """Call back when the request ends because its events were read too slowly: its reader may be blocked elsewhere
+        and never read the error."""
+        self._on_overflow = callback
 
-    def watch(self, on_news: Callable[[], None]) -> None:
+    def watch(self, on_update: Callable[[], None]) -> None:
         """See ``Inbox.watch``: for a reader that does not iterate."""
-        self._inbox.watch(on_news)
+        self._inbox.watch(on_update)
 
     def take(self) -> EventT | None:
-        """What waits; None while there is nothing. Raises the error of the end, after the last event."""
+        """The waiting events, merged; None if there are none. Raises the request's error after the last event."""
         return self._inbox.take()
 
     @property
     def is_over(self) -> bool:
-        """It has ended without an error, and every event was taken."""
+        """The request has ended without an error, and every event was taken."""
         return self._inbox.is_over
 
     @property
     def has_more(self) -> bool:
-        """More waits than the last ``take`` gave, or an error."""
+        """The last ``take`` did not return everything that waits, or an error is left."""
         return self._inbox.has_more
 
     def __aiter__(self) -> Self:
@@ -100,19 +98,19 @@ class Stream(Generic[OpenT, InputT, EventT]):
     async def __anext__(self) -> EventT:
         return await self._inbox.get()
 
-    def _on_overflow(self) -> None:
-        log.warning("request read too slowly", peer=self._client.peer, request_id=self._opening.request_id)
+    def _overflowed(self) -> None:
+        log.warning("request ended: read too slowly", peer=self._client.peer, request_id=self._opening.request_id)
         self._client._leave(self)
-        if self._on_slow is not None and self._inbox.error is not None:
-            self._on_slow(self._inbox.error)
+        if self._on_overflow is not None and self._inbox.error is not None:
+            self._on_overflow(self._inbox.error)
 
     def _on_deadline(self) -> None:
-        self._inbox.end(DeadlineExceeded(f"the {self._client.peer} did not finish in time"))
+        self._inbox.end(DeadlineExceeded(f"the {self._client.peer} did not finish before the request's deadline"))
         self._client._leave(self)
 
 
 class SessionClient(Generic[OpenT, InputT, EventT]):
-    """The client's end of a session with one replica. Connects when a request is opened, again after a loss.
+    """The client's end of the session with one replica. Connects when a request is opened, and again after a loss.
 
     ``method`` is the stub's ``Session``, ``client_frame`` the class of the frames it takes, ``peer`` the name used in
     error messages.
@@ -120,7 +118,7 @@ class SessionClient(Generic[OpenT, InputT, EventT]):
 
     def __init__(
         self,
-        method: Callable[[AsyncIterator[Any]], Any],
+        method: SessionMethod,
         client_frame: type[Message],
         *,
         peer: str,
@@ -132,7 +130,7 @@ class SessionClient(Generic[OpenT, InputT, EventT]):
         self._method = method
         self._client_frame = client_frame
         self._ids = count(1)
-        self._connection: _Connection | None = None
+        self._connection: ClientConnection | None = None
 
     def open(self, request: OpenT, opening: Opening) -> Stream[OpenT, InputT, EventT]:
         """A request, sent when its context is entered."""
@@ -151,7 +149,7 @@ class SessionClient(Generic[OpenT, InputT, EventT]):
 
     def _register(self, stream: Stream[OpenT, InputT, EventT], request: OpenT, opening: Opening) -> int:
         if self._connection is None or self._connection.lost:
-            self._connection = _Connection(self._method, self._client_frame, self.peer, self._limits)
+            self._connection = ClientConnection(self._method, self._client_frame, self.peer, self._limits)
         request_id = next(self._ids)
         self._connection.open(request_id, stream._inbox, request, opening)
         return request_id
@@ -163,82 +161,3 @@ class SessionClient(Generic[OpenT, InputT, EventT]):
     def _leave(self, stream: Stream[OpenT, InputT, EventT]) -> None:
         if self._connection is not None:
             self._connection.leave(stream.id)
-
-
-class _Connection:
-    """One run of a session, from connecting to its loss."""
-
-    def __init__(
-        self,
-        method: Callable[[AsyncIterator[Any]], Any],
-        client_frame: type[Message],
-        peer: str,
-        limits: SessionLimits,
-    ) -> None:
-        self.streams: dict[int, Inbox[Any]] = {}
-        self.outbox = Outbox(client_frame, "input", max_bytes=limits.unsent, on_overflow=self._on_overflow)
-        self.lost = False
-        self._peer = peer
-        self._reached = False
-        self._call = method(self.outbox.frames())
-        self._reader = asyncio.create_task(self._read(), name=f"session with {peer}")
-
-    def open(self, request_id: int, inbox: Inbox[Any], request: Message, opening: Opening) -> None:
-        self.streams[request_id] = inbox
-        entry = self.outbox.add(request_id)
-        entry.open.CopyFrom(request)
-        entry.open.SetInParent()
-        entry.opening.CopyFrom(opening.to_wire())
-        self.outbox.count_bytes(entry)
-
-    def leave(self, request_id: int) -> None:
-        """The reader is gone; tell the server unless it has had its last word."""
-        if self.streams.pop(request_id, None) is not None and not self.lost:
-            self.outbox.add(request_id).cancel.SetInParent()
-
-    def _on_overflow(self) -> None:
-        log.warning("the peer does not read", peer=self._peer)
-        self._reader.cancel()
-
-    async def close(self) -> None:
-        self._reader.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._reader
-
-    async def _read(self) -> None:
-        try:
-            async for frame in self._call:
-                self._reached = True
-                for entry in frame.entries:
-                    self._dispatch(entry)
-        except grpc.aio.AioRpcError as error:
-            log.warning("session lost", peer=self._peer, code=error.code().name, details=error.details())
-        finally:
-            self._lose()
-
-    def _dispatch(self, entry: Any) -> None:
-        inbox = self.streams.get(entry.id)
-        if inbox is None:
-            return
-        match entry.WhichOneof("body"):
-            case "event":
-                inbox.put(entry.event)
-            case "end":
-                inbox.end()
-                del self.streams[entry.id]
-            case "failure":
-                inbox.end(from_failure(entry.failure))
-                del self.streams[entry.id]
-
-    def _lose(self) -> None:
-        self.lost = True
-        self.outbox.close()
-        self._call.cancel()
-        for inbox in self.streams.values():
-            inbox.end(self._loss())
-        self.streams.clear()
-
-    def _loss(self) -> ServiceError:
-        if self._reached:
-            return PeerLost(f"the {self._peer} went away", retry_after=1.0)
-        return Unavailable(f"the {self._peer} is not reachable", retry_after=1.0)

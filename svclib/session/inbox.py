@@ -1,4 +1,4 @@
-"""What an end was told about one request, until its reader takes it."""
+"""Messages of a request that have arrived and that its reader has not taken yet."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MessageT = TypeVar("MessageT", bound=Message)
 
 
 class Allowance:
-    """How many bytes may wait in the inboxes of one session; whoever holds the most ends when it is used up."""
+    """The byte limit on the inboxes of one session together. When it is exceeded, the largest inbox overflows."""
 
     def __init__(self, limits: SessionLimits) -> None:
         self._limits = limits
@@ -26,20 +26,20 @@ class Allowance:
         self.num_bytes = 0
 
     def take(self, inbox: Inbox[Any], count: int) -> None:
-        """Count bytes that wait in an inbox."""
+        """Count bytes that were added to an inbox."""
         self._holders.add(inbox)
         self.num_bytes += count
         self._watermark.note(self.num_bytes)
         inbox.num_bytes += count
         limits = self._limits
         if inbox.num_bytes > limits.waiting:
-            inbox.overflow(f"more than {limits.waiting} bytes were waiting")
+            inbox.overflow(f"more than {limits.waiting} bytes waiting")
         elif self.num_bytes > limits.waiting_in_all:
-            most = max(self._holders, key=lambda holder: holder.num_bytes)
-            most.overflow(f"more than {limits.waiting_in_all} bytes were waiting, of all requests together")
+            largest = max(self._holders, key=lambda holder: holder.num_bytes)
+            largest.overflow(f"more than {limits.waiting_in_all} bytes waiting over all requests of the session")
 
-    def give_back(self, inbox: Inbox[Any], count: int) -> None:
-        """They wait no more."""
+    def release(self, inbox: Inbox[Any], count: int) -> None:
+        """Count bytes that were removed from an inbox."""
         self.num_bytes -= count
         inbox.num_bytes -= count
         if not inbox.num_bytes:
@@ -48,11 +48,11 @@ class Allowance:
 
 
 class Inbox(Generic[MessageT]):
-    """Messages of one request that its reader has not taken yet, and how it ended.
+    """Unread messages of one request, and how the request ended.
 
-    The first one is kept as it is, the others as they look on the wire, one behind the other, which is how protobuf
-    merges: they take no more memory than they must, and joining them costs nothing. ``on_overflow`` is called when the
-    reader is so slow that the allowance is used up: what waited is gone, and the request ends with ``Overloaded``.
+    The first message is kept as an object, the later ones serialised and concatenated, which is how protobuf merges:
+    that takes the least memory, and merging them costs nothing. When the reader is so slow that the allowance is
+    exceeded, the unread messages are dropped, the request ends with ``Overloaded``, and ``on_overflow`` is called.
     """
 
     def __init__(self, allowance: Allowance, on_overflow: Callable[[], None]) -> None:
@@ -62,9 +62,9 @@ class Inbox(Generic[MessageT]):
         self._rest: deque[bytearray] = deque()
         self._class: type[MessageT]
         self._wakeup: asyncio.Future[None] | None = None
-        self._on_news: Callable[[], None] | None = None
+        self._on_update: Callable[[], None] | None = None
         self.num_bytes = 0
-        """Of the messages behind the first."""
+        """Of the messages after the first."""
         self.ended = False
         self.error: ServiceError | None = None
 
@@ -79,28 +79,29 @@ class Inbox(Generic[MessageT]):
         self._wake()
 
     def end(self, error: ServiceError | None = None) -> None:
-        """The last word; only the first one counts."""
+        """End the request; only the first call has an effect."""
         if not self.ended:
             self.ended, self.error = True, error
             self._wake()
 
     def overflow(self, why: str) -> None:
-        """Too much waits: end with an error and without it, also when the last word was said."""
+        """Drop the unread messages and end the request with an error, even if it had ended without one."""
         self.drop()
         self.ended, self.error = True, Overloaded(f"read too slowly: {why}", retry_after=1.0)
         self._wake()
         self._on_overflow()
 
     def drop(self) -> None:
-        """Let go of what waits: nobody will read it."""
+        """Discard the unread messages: they will not be read."""
         self._first = None
         self._rest.clear()
-        self._allowance.give_back(self, self.num_bytes)
+        self._allowance.release(self, self.num_bytes)
 
     async def get(self) -> MessageT:
-        """The next message: what waits, or a portion of it. Raises ``StopAsyncIteration`` or the error after the last.
+        """The unread messages, merged, or a portion of them. After the last one it raises ``StopAsyncIteration`` or the
+        request's error.
 
-        Between two portions other tasks have their turn.
+        Yields to the event loop between portions.
         """
         if len(self._rest) > 1:
             await asyncio.sleep(0)
@@ -113,14 +114,17 @@ class Inbox(Generic[MessageT]):
             await self._wakeup
         return self._take()
 
-    def watch(self, on_news: Callable[[], None]) -> None:
-        """Be told whenever something comes, the end included, and read with ``take``: a reader without a task."""
-        self._on_news = on_news
+    def watch(self, on_update: Callable[[], None]) -> None:
+        """Call back whenever a message or the end arrives. For readers without a task, which read with ``take``."""
+        self._on_update = on_update
         if self.ended or not self._is_empty:
-            on_news()
+            on_update()
 
     def take(self) -> MessageT | None:
-        """What waits, or a portion of it; None while there is nothing. Raises the error of the end, after the last."""
+        """The unread messages, merged, or a portion of them; None if there are none.
+
+        Raises the request's error after the last message.
+        """
         if not self._is_empty:
             return self._take()
         if self.error is not None:
@@ -129,12 +133,12 @@ class Inbox(Generic[MessageT]):
 
     @property
     def is_over(self) -> bool:
-        """It has ended without an error, and everything was taken."""
+        """The request has ended without an error, and every message was taken."""
         return self.ended and self.error is None and self._is_empty
 
     @property
     def has_more(self) -> bool:
-        """Another portion waits already, or an error."""
+        """Another portion is left, or an error."""
         return bool(self._rest) or self.error is not None
 
     @property
@@ -153,11 +157,11 @@ class Inbox(Generic[MessageT]):
         if self._rest:
             portion = self._rest.popleft()
             message.MergeFromString(bytes(portion))
-            self._allowance.give_back(self, len(portion))
+            self._allowance.release(self, len(portion))
         return message
 
     def _wake(self) -> None:
         if self._wakeup is not None and not self._wakeup.done():
             self._wakeup.set_result(None)
-        if self._on_news is not None:
-            self._on_news()
+        if self._on_update is not None:
+            self._on_update()

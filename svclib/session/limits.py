@@ -1,4 +1,4 @@
-"""How much may wait at one end of a session: for a reader that is slow, and for a peer that does not read."""
+"""Limits on the bytes that wait at one end of a session, for a slow reader or for a peer that does not read."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Final
 MIB: Final = 1024 * 1024
 
 PORTION_BYTES: Final = 32 * 1024
-"""What waits is read in portions of about this size, so that a long backlog does not hold the event loop."""
+"""A backlog is read in portions of about this size, so that a long one does not block the event loop."""
 
 TRIM_BYTES: Final = MIB
-"""After a backlog of this size has gone, memory is given back to the system."""
+"""Memory is returned to the system after a backlog of at least this size has been read."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """All in bytes, as they look on the wire."""
+    """All in bytes of serialised messages."""
 
     waiting: int = 16 * MIB
-    """Of one request, until its reader takes them. Beyond it the request ends with ``Overloaded``."""
+    """Unread messages of one request. Beyond it the request ends with ``Overloaded``."""
     waiting_in_all: int = 64 * MIB
-    """Of all requests of a session. Beyond it the request with the most ends."""
+    """Unread messages of all requests of a session. Beyond it the request with the most of them ends."""
     unsent: int = 64 * MIB
-    """Until the peer takes them. Beyond it the session is lost."""
+    """Entries that the peer has not taken. Beyond it the session ends."""
 
 
 DEFAULT_LIMITS: Final = SessionLimits()

@@ -1,4 +1,4 @@
-"""What travels beside a request when it is opened."""
+"""Metadata of a request: id, deadline, trace context."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from protos.v1 import common_pb2
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What travels beside a request. ``timeout`` is in seconds from now, None for no deadline."""
+    """Metadata sent with a request when it is opened. ``timeout`` is in seconds from now; None: no deadline."""
 
     request_id: str
     timeout: float | None = None

@@ -1,4 +1,4 @@
-"""What an end has to say, gathered into frames."""
+"""Entries that one end of a session sends, batched into frames."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from svclib.errors import Overloaded
 _FRAME_ENTRIES: Final = 1024
 _FRAME_BYTES: Final = 4 * 1024 * 1024
 FRAME_SECONDS: Final = 0.002
-"""From one frame to the next at least: a frame costs the two ends 0.1 to 0.3 ms of CPU, however little is in it."""
+"""Minimum time between frames: a frame costs the two ends 0.1 to 0.3 ms of CPU, however few entries it has."""
 _ENTRY_BYTES: Final = 32
-"""What an entry counts beyond its message: about what it takes in memory."""
+"""Counted for an entry on top of its message: about its overhead in memory."""
 
 
 class Outbox:
-    """Entries on their way out, gathered into frames.
+    """Unsent entries, batched into frames.
 
-    The first one after a silence goes out at once. What comes within ``FRAME_SECONDS`` of the last frame shares the
-    next one, so that many requests and fast models cost few frames.
+    After an idle period the first entry goes out at once. Entries added within ``FRAME_SECONDS`` of the last frame
+    share the next one, so that many requests and fast models cost few frames.
 
-    A peer that does not take them, beyond ``max_bytes``, gets nothing any more: ``on_overflow`` is called, once.
+    When the peer reads so slowly that more than ``max_bytes`` are unsent, ``on_overflow`` is called once, and nothing
+    more is sent.
     """
 
     def __init__(
@@ -45,13 +46,13 @@ class Outbox:
         self._last: dict[int, Any] = {}
         self._wakeup = asyncio.Event()
         self._due_at = 0.0
-        """When the next frame may go out, on the event loop's clock."""
+        """Earliest time of the next frame, on the event loop's clock."""
         self._closed = False
         self._overflowed = False
         self.num_bytes = 0
 
     def add(self, request_id: int) -> Any:
-        """A new entry for the caller to fill before the event loop runs on."""
+        """A new entry, which the caller fills before it yields to the event loop."""
         if self._overflowed:
             return self._frame_class().entries.add()
         if not self._frames or len(self._frames[-1].entries) >= _FRAME_ENTRIES or self._sizes[-1] >= _FRAME_BYTES:
@@ -66,11 +67,11 @@ class Outbox:
         return entry
 
     def count_bytes(self, entry: Message) -> None:
-        """Take the size of a large entry into account."""
+        """Count the size of an entry that was filled after ``add``."""
         self._count(entry.ByteSize())
 
     def merge(self, request_id: int, message: Message) -> None:
-        """Add a message, to the request's waiting entry if nothing came between."""
+        """Add a message; merged into the request's unsent entry unless another entry of the request came after it."""
         entry = self._last.get(request_id)
         if entry is None or self._sizes[-1] >= _FRAME_BYTES:
             entry = self.add(request_id)
@@ -78,7 +79,7 @@ class Outbox:
                 self._last[request_id] = entry
         target = getattr(entry, self._mergeable)
         target.MergeFrom(message)
-        # An empty message sets no field by itself, yet it was sent.
+        # An empty message sets no field, but must arrive.
         target.SetInParent()
         self._count(message.ByteSize())
 
@@ -88,7 +89,7 @@ class Outbox:
         self._wakeup.set()
 
     async def frames(self) -> AsyncIterator[Any]:
-        """The frames, as the transport asks for them. Raises ``Overloaded`` when it asked too slowly."""
+        """The frames, for the transport to send. Raises ``Overloaded`` after an overflow."""
         while True:
             while self._frames:
                 if (seconds := self._seconds_until_due()) > 0:
@@ -96,14 +97,14 @@ class Outbox:
                     continue
                 yield self._take()
             if self._overflowed:
-                raise Overloaded(f"the peer reads too slowly: more than {self._max_bytes} bytes were waiting")
+                raise Overloaded(f"the peer reads too slowly: more than {self._max_bytes} bytes unsent")
             if self._closed:
                 return
             self._wakeup.clear()
             await self._wakeup.wait()
 
     def _seconds_until_due(self) -> float:
-        """A full frame does not wait, nor do the last ones."""
+        """0 for a full frame and for the last ones."""
         if self._closed or len(self._frames) > 1:
             return 0.0
         return self._due_at - asyncio.get_running_loop().time()

@@ -1,6 +1,6 @@
-"""Builds the images, brings the stack up with Docker Compose, asks it one question, and takes it down.
+"""Builds the images, starts the stack with Docker Compose, sends one request, and removes the stack.
 
-Run by ``make test-compose``. Where there is no Docker engine with Compose it says so and succeeds.
+Run by ``make test-compose``. Without a Docker engine with Compose it prints so and succeeds.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ ANSWER_SECONDS: Final = 120
 
 
 def reason_to_skip() -> str:
-    """Why this cannot be done here; empty: it can."""
+    """Why the test cannot run here; empty if it can."""
     if shutil.which("docker") is None:
-        return "there is no docker command"
+        return "docker not found"
     for command in (("docker", "info"), ("docker", "compose", "version")):
         if subprocess.run(command, capture_output=True, check=False).returncode != 0:
             return f"`{' '.join(command)}` fails"
@@ -49,7 +49,7 @@ def free_port() -> int:
 
 @contextmanager
 def stack() -> Iterator[int]:
-    """The port of a running stack. What it made is removed again, its volumes too."""
+    """The port of a running stack. Containers and volumes are removed at the end."""
     port = free_port()
     try:
         compose("up", "--build", "--detach", "--wait", "--wait-timeout", str(READY_SECONDS), port=port)
@@ -78,7 +78,7 @@ def ask(port: int) -> str:
 
 
 def inspected(port: int) -> dict[str, dict[str, object]]:
-    """What the engine knows of each container, by service."""
+    """``docker inspect`` of each container, by service."""
     found = {}
     for name in SERVICES:
         identity = compose("ps", "--all", "--quiet", name, port=port).strip()
@@ -88,7 +88,7 @@ def inspected(port: int) -> dict[str, dict[str, object]]:
 
 
 def check_containers(port: int) -> None:
-    """Nobody is root, no root can be written, and only the gateway can be reached, from this machine."""
+    """No container runs as root or has a writable root; only the gateway has a published port, on 127.0.0.1."""
     for name, container in inspected(port).items():
         config, host = container["Config"], container["HostConfig"]
         assert isinstance(config, dict)
@@ -102,12 +102,12 @@ def check_containers(port: int) -> None:
 
 
 def check_kernels(port: int) -> None:
-    """The engine compiled its kernels, although its root cannot be written."""
+    """The engine compiled its kernels, with a read-only root."""
     assert "Built the engine's kernels" in compose("logs", "--no-color", "engine", port=port)
 
 
 def check_stop(port: int) -> None:
-    """Every service drains and exits with 0 when it is told to stop."""
+    """Every service drains and exits with 0 on SIGTERM."""
     compose("stop", port=port)
     for name, container in inspected(port).items():
         state = container["State"]
@@ -126,7 +126,7 @@ def main() -> int:
         check_containers(port)
         check_kernels(port)
         check_stop(port)
-    print("the stack answered and stopped in order")
+    print("the stack answered and stopped cleanly")
     return 0
 
 

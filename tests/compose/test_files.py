@@ -41,7 +41,7 @@ def dockerfile(name: str) -> str:
 
 
 def settings_named(name: str, variables: set[str]) -> set[str]:
-    """The variables that look like settings of a service."""
+    """The variables with a service's prefix."""
     return {variable for variable in variables if variable.startswith(f"{name.upper()}_")}
 
 
@@ -62,7 +62,7 @@ def test_every_variable_is_a_setting(name: str) -> None:
 
 
 @each_service
-def test_an_image_listens_where_the_service_is_documented_to_listen(name: str) -> None:
+def test_an_image_listens_on_the_documented_ports(name: str) -> None:
     variables, fields = variables_of_image(name), SETTINGS[name].model_fields
     port = fields["port"].default
     assert variables[f"{name.upper()}_HOST"] == "0.0.0.0"
@@ -79,6 +79,13 @@ def test_an_image_listens_where_the_service_is_documented_to_listen(name: str) -
 
 
 @each_service
+def test_the_sources_of_an_image_are_in_the_build_context(name: str) -> None:
+    sources = re.findall(r"^COPY ([\w.\- ]+) \S+$", dockerfile(name), re.MULTILINE)
+    included = re.findall(r"^!(\S+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE)
+    assert set(" ".join(sources).split()) <= set(included)
+
+
+@each_service
 def test_an_image_holds_one_service(name: str) -> None:
     sources = re.findall(r"^COPY ([\w.\- ]+) \S+$", dockerfile(name).rpartition("FROM")[0], re.MULTILINE)
     shared = ["protos", "svclib"] if name == "gateway" else ["protos", "svclib", "modelfiles"]
@@ -89,7 +96,7 @@ def test_an_image_holds_one_service(name: str) -> None:
 
 
 @each_service
-def test_nobody_is_root_or_can_become_it(name: str) -> None:
+def test_no_container_runs_as_root_or_can_become_root(name: str) -> None:
     assert "\nUSER 10001:10001\n" in dockerfile(name)
     service = SERVICES[name]
     assert service["read_only"] is True
@@ -98,36 +105,36 @@ def test_nobody_is_root_or_can_become_it(name: str) -> None:
 
 
 @each_service
-def test_the_engine_waits_longer_than_a_service_drains(name: str) -> None:
+def test_the_stop_grace_period_exceeds_the_drain_time(name: str) -> None:
     assert SERVICES[name]["stop_grace_period"] == "35s"
     assert SETTINGS[name].model_fields["drain_seconds"].default + 5 < 35
 
 
 def entrypoint(python: Path) -> list[str]:
-    """What the engine's container runs, with another program for its Python."""
+    """The engine container's entry point, with another program as Python."""
     written = dockerfile("engine").rpartition("ENTRYPOINT")[2].replace("\\\n", "")
     command: list[str] = json.loads(written)
     return [part.replace("/opt/pellucid/bin/python", str(python)) for part in command]
 
 
 def fake_python(folder: Path, text: str = "") -> Path:
-    """A program that notes its process id and arguments."""
+    """A program that records its process id and arguments."""
     path = folder / "python"
     path.write_text(f'#!/bin/sh\necho "$$ $*" >> {folder}/calls\n{text}\n')
     path.chmod(0o755)
     return path
 
 
-def test_the_engine_of_a_container_builds_its_kernels_and_then_takes_the_place_of_the_shell(tmp_path: Path) -> None:
+def test_the_engine_container_builds_kernels_and_then_execs_the_engine(tmp_path: Path) -> None:
     process = subprocess.Popen([*entrypoint(fake_python(tmp_path, "exit 3")), "--max-num-seqs", "two words"])
 
-    assert process.wait(timeout=20) == 3, "a build that fails keeps nobody from serving"
+    assert process.wait(timeout=20) == 3, "a failed build does not prevent serving"
     built, served = (tmp_path / "calls").read_text().splitlines()
     assert built.partition(" ")[2] == "-m engine_svc.kernels.build"
     assert served == f"{process.pid} -m engine_svc --max-num-seqs two words"
 
 
-def test_a_container_that_is_stopped_while_it_builds_never_serves(tmp_path: Path) -> None:
+def test_a_container_stopped_during_the_build_exits(tmp_path: Path) -> None:
     process = subprocess.Popen(entrypoint(fake_python(tmp_path, "sleep 0.5")))
     while not (tmp_path / "calls").exists():
         time.sleep(0.01)
@@ -137,7 +144,7 @@ def test_a_container_that_is_stopped_while_it_builds_never_serves(tmp_path: Path
     assert len((tmp_path / "calls").read_text().splitlines()) == 1
 
 
-def test_the_kernels_of_a_container_lie_in_a_volume_that_its_user_can_write(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_are_kept_in_a_writable_volume(monkeypatch: pytest.MonkeyPatch) -> None:
     mounted = dict(volume.split(":")[:2] for volume in SERVICES["engine"]["volumes"])
     folder = mounted["kernels"]
     monkeypatch.setattr(sys, "prefix", "/opt/pellucid")
@@ -146,21 +153,21 @@ def test_the_kernels_of_a_container_lie_in_a_volume_that_its_user_can_write(monk
     assert "kernels" in COMPOSE["volumes"]
 
 
-def test_only_the_gateway_is_published_and_only_on_this_machine() -> None:
+def test_only_the_gateway_is_published_and_only_on_loopback() -> None:
     published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
     assert published == {"gateway": ["127.0.0.1:${PORT:-8000}:8000"]}
 
 
-def test_the_services_behind_the_gateway_cannot_reach_the_outside() -> None:
+def test_the_services_behind_the_gateway_have_no_external_network() -> None:
     assert COMPOSE["networks"]["inside"] == {"internal": True}
     assert all(SERVICES[name]["networks"] == ["inside"] for name in SETTINGS if name != "gateway")
 
 
-def test_the_gateway_is_stopped_before_what_it_needs() -> None:
+def test_the_gateway_stops_before_the_services_it_needs() -> None:
     assert set(SERVICES["gateway"]["depends_on"]) == set(SETTINGS) - {"gateway"}
 
 
-def test_the_example_names_every_variable_and_no_other() -> None:
+def test_the_example_names_exactly_the_variables_in_use() -> None:
     used = set(re.findall(r"\$\{([A-Z_]+)", (ROOT / "docker-compose.yml").read_text()))
     named = set(re.findall(r"^([A-Z_]+)=", (ROOT / ".env.example").read_text(), re.MULTILINE))
     assert used == named
@@ -172,7 +179,7 @@ def test_the_example_has_the_defaults() -> None:
         assert f"${{{name}:-{value}}}" in text
 
 
-def test_the_default_model_is_copied_once_and_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_model_is_copied_once_and_atomically(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = importlib.util.spec_from_file_location("fetch_model", ROOT / "deploy/docker/fetch_model.py")
     assert spec is not None
     assert spec.loader is not None

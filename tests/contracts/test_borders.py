@@ -1,4 +1,4 @@
-"""What may import what, and what may not be in the source at all."""
+"""Import rules between and inside services, and forbidden modules and calls."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ def top(name: str) -> str:
 
 
 OFFLINE = ROOT / "engine_svc" / "offline"
-"""All three services in one process: the one place that may import other services, but nothing that serves."""
+"""All three services in one process: the only package that may import other services, except their servers."""
 SERVING = {"__main__", "config", "metrics", "pool", "server", "servicer"}
 
 
 @pytest.mark.parametrize("service", SERVICES)
-def test_a_service_imports_itself_and_what_is_shared(service: str) -> None:
+def test_a_service_imports_only_itself_and_shared_packages(service: str) -> None:
     for path in sources(service):
-        strangers = {name for name in imports(path) if top(name) in set(OURS) - {service, *SHARED}}
+        forbidden = {name for name in imports(path) if top(name) in set(OURS) - {service, *SHARED}}
         if path.parent == OFFLINE:
-            strangers = {name for name in strangers if not is_used_offline(name)}
-        assert not strangers, f"{path} imports {strangers}"
+            forbidden = {name for name in forbidden if not is_used_offline(name)}
+        assert not forbidden, f"{path} imports {forbidden}"
 
 
 def is_used_offline(name: str) -> bool:
@@ -54,7 +54,7 @@ def is_used_offline(name: str) -> bool:
     return service in ("tokenizer_svc", "detokenizer_svc") and bool(rest) and rest[0] not in SERVING
 
 
-def test_no_other_room_imports_what_is_for_offline_use() -> None:
+def test_no_other_package_imports_the_offline_library() -> None:
     for path in sources("engine_svc"):
         if path.parent != OFFLINE and path != ROOT / "engine_svc" / "__init__.py":
             assert not [name for name in imports(path) if name.startswith("engine_svc.offline")], path
@@ -75,10 +75,10 @@ def test_the_command_line_imports_no_service() -> None:
         assert not {top(name) for name in imports(path)} & set(SERVICES), path
 
 
-ROOMS_IN_ORDER = (
-    # What is asked for and told, and what is set.
+PACKAGES_IN_ORDER = (
+    # Requests, outputs and settings.
     *("config", "constraint", "request", "output", "validation", "heartbeat", "trim_memory"),
-    # What decides: without torch.
+    # Decisions, without torch.
     *("grammar", "scheduling", "generation", "metrics"),
     # What computes.
     *("weights", "layers", "kernels", "attention", "models", "execution", "sampling", "executors"),
@@ -87,16 +87,16 @@ ROOMS_IN_ORDER = (
     # The library around all of it.
     *("offline", "__init__"),
 )
-"""The engine's folders and files, each importing only from itself and from those before it."""
+"""The engine's packages and modules; each imports only itself and earlier ones."""
 
 
-def room(path: Path) -> str:
-    """The folder or file right below the service."""
+def package(path: Path) -> str:
+    """The package or module directly inside the service."""
     return path.relative_to(ROOT / "engine_svc").parts[0].removesuffix(".py")
 
 
-def imported_rooms(path: Path) -> set[str]:
-    """The engine's rooms that a file of it imports from, at its beginning or anywhere else."""
+def imported_packages(path: Path) -> set[str]:
+    """The engine packages that a file imports, at the top or inside functions."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module == "engine_svc":
@@ -108,19 +108,19 @@ def imported_rooms(path: Path) -> set[str]:
     return found
 
 
-def test_every_room_of_the_engine_has_its_place() -> None:
-    assert {room(path) for path in sources("engine_svc")} <= set(ROOMS_IN_ORDER)
-    assert len(set(ROOMS_IN_ORDER)) == len(ROOMS_IN_ORDER)
+def test_every_engine_package_is_in_the_order() -> None:
+    assert {package(path) for path in sources("engine_svc")} <= set(PACKAGES_IN_ORDER)
+    assert len(set(PACKAGES_IN_ORDER)) == len(PACKAGES_IN_ORDER)
 
 
-def test_the_rooms_of_the_engine_import_in_one_direction() -> None:
+def test_engine_packages_import_in_one_direction() -> None:
     for path in sources("engine_svc"):
-        below = {*ROOMS_IN_ORDER[: ROOMS_IN_ORDER.index(room(path)) + 1]}
-        assert imported_rooms(path) <= below, f"{path} imports {imported_rooms(path) - below}"
+        below = {*PACKAGES_IN_ORDER[: PACKAGES_IN_ORDER.index(package(path)) + 1]}
+        assert imported_packages(path) <= below, f"{path} imports {imported_packages(path) - below}"
 
 
 @pytest.mark.parametrize("folder", ["scheduling", "grammar"])
-def test_what_decides_has_no_torch(folder: str) -> None:
+def test_scheduling_and_grammar_import_no_torch(folder: str) -> None:
     for path in sources(f"engine_svc/{folder}"):
         assert not {top(name) for name in imports(path)} & {"torch", "transformers"}, path
 
@@ -140,18 +140,18 @@ def test_what_decides_has_no_torch(folder: str) -> None:
         ("modelfiles.token_table", ("torch", "transformers", "gguf", "grpc", "google.protobuf", "tokenizers")),
         ("detokenizer_svc.server", ("torch", "transformers")),
         ("gateway.server", ("torch", "transformers")),
-        # A tokenizer has several processes of this.
+        # A tokenizer service runs several of these processes.
         ("tokenizer_svc.template_child", ("transformers", "tokenizers", "grpc", "pydantic", "structlog", "numpy")),
     ],
 )
-def test_importing_one_thing_does_not_load_another(module: str, absent: tuple[str, ...]) -> None:
+def test_importing_a_module_does_not_load_heavy_dependencies(module: str, absent: tuple[str, ...]) -> None:
     script = f"import sys, {module}; print(*[name for name in {absent!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, capture_output=True, text=True)
     assert done.stdout.strip() == ""
 
 
 @pytest.mark.parametrize("service", SERVICES)
-def test_protobuf_stays_at_the_border(service: str) -> None:
+def test_protobuf_stays_in_servicers_and_clients(service: str) -> None:
     files, folders = (
         {"servicer.py", "server.py"},
         {ROOT / "gateway" / "replicas" / "clients", ROOT / "engine_svc" / "backends"},
@@ -173,7 +173,7 @@ FORBIDDEN_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
 FORBIDDEN_CALLS = {"eval", "exec"}
 
 
-def test_nothing_runs_or_unpickles_data() -> None:
+def test_nothing_executes_or_unpickles_data() -> None:
     for path in sources(*OURS):
         assert not {top(name) for name in imports(path)} & FORBIDDEN_MODULES, path
         for node in ast.walk(ast.parse(path.read_text())):
@@ -190,5 +190,5 @@ def test_no_settings_at_import() -> None:
                 assert not ast.unparse(node.value.func).endswith("Settings"), f"{path}:{node.lineno}"
 
 
-def test_there_is_no_room_without_a_name() -> None:
+def test_no_module_is_named_utils() -> None:
     assert [path for path in sources(*OURS) if path.name in {"utils.py", "helpers.py", "common.py", "misc.py"}] == []

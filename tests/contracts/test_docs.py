@@ -1,4 +1,4 @@
-"""What the documents name exists."""
+"""Paths and make targets that the docs name exist."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def exists(document: Path, name: str) -> bool:
 
 
 def is_ours(document: Path, name: str) -> bool:
-    """Whether a path-like word means something in this repository, and not a route or a media type."""
+    """Whether a path-like word is a path of this repository, not a route or a media type."""
     first = name.partition("/")[0]
     return "/" not in name or first in TOP or (document.parent / first).exists()
 

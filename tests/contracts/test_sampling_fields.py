@@ -1,5 +1,5 @@
-"""A sampling field is written in six places: the gateway's schema, its request and its engine client, the reader of the
-engine's service, the engine's request, and the library's parameters. No place may forget one, or limit it differently.
+"""A sampling field is defined in six places: the gateway's schema, its request and its engine client, the engine's
+request reader, the engine's request, and the library's parameters. Fields and limits must agree in all of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gateway.replicas.clients.engine import _sampling_params
 from protos.v1 import engine_pb2
 from svclib.errors import InvalidRequest
 
-ARRIVES: dict[str, tuple[Any, Any]] = {
+EXAMPLES: dict[str, tuple[Any, Any]] = {
     "temperature": (0.5, 0.5),
     "top_p": (0.25, 0.25),
     "top_k": (7, 7),
@@ -45,12 +45,12 @@ ARRIVES: dict[str, tuple[Any, Any]] = {
     "choice": (["a", "b"], Constraint("choice", choices=("a", "b"))),
     "grammar": ('start: "a"', Constraint("grammar", 'start: "a"')),
 }
-"""For each field of the wire a value that is not its default, and what the engine makes of it."""
+"""For each field of the wire a value other than its default, and its value in the engine's request."""
 
 CONSTRAINTS = {field.name for field in engine_pb2.SamplingParams.DESCRIPTOR.oneofs_by_name["constraint"].fields}
 NOT_OVER_HTTP = CONSTRAINTS | {"prompt_logprobs"}
-"""What a client of the gateway does not ask for by a sampling field."""
-BESIDE_SAMPLING = {"n"}
+"""Fields that the HTTP API does not have as sampling fields."""
+OUTSIDE_SAMPLING = {"n"}
 """In the gateway's request itself."""
 
 LIMITS: dict[str, tuple[float, float | None]] = {
@@ -67,14 +67,14 @@ LIMITS: dict[str, tuple[float, float | None]] = {
     "logprobs": (0, 20),
     "prompt_logprobs": (0, 20),
 }
-"""Least and greatest value; None where the context is the limit, whose length no table knows."""
+"""Minimum and maximum; None where the context length is the limit."""
 
 MAX_STOP_TOKENS, MAX_BIASES, MAX_BIAS = 128, 1024, 100.0
 VOCAB = 100_000
 INFO = RunnerInfo("m", "llama", "float32", "float32", VOCAB, 2**31, 2**31, (0,))
 LONG = Capacity(max_model_len=2**31, block_size=1, num_blocks=2**31)
 
-Way: TypeAlias = Callable[[dict[str, Any]], SamplingParams]
+Interface: TypeAlias = Callable[[dict[str, Any]], SamplingParams]
 
 
 def over_grpc(asked: dict[str, Any]) -> SamplingParams:
@@ -103,17 +103,17 @@ def read(params: engine_pb2.SamplingParams) -> SamplingParams:
     return read_request(engine_pb2.GenerateRequest.FromString(message.SerializeToString()), INFO, LONG).sampling_params
 
 
-WAYS: list[Way] = [over_grpc, over_http, in_the_library]
+INTERFACES: list[Interface] = [over_grpc, over_http, in_the_library]
 
 
-def ways(name: str) -> list[Way]:
-    return [way for way in WAYS if way is not over_http or name not in NOT_OVER_HTTP]
+def interfaces_with(name: str) -> list[Interface]:
+    return [interface for interface in INTERFACES if interface is not over_http or name not in NOT_OVER_HTTP]
 
 
-def is_refused(way: Way, asked: dict[str, Any]) -> bool:
-    """Also by the type of the wire, which has no room for some values."""
+def is_refused(interface: Interface, asked: dict[str, Any]) -> bool:
+    """Refused by validation, or because the wire type cannot hold the value."""
     try:
-        way(asked)
+        interface(asked)
     except (InvalidRequest, ValueError):
         return True
     return False
@@ -121,63 +121,63 @@ def is_refused(way: Way, asked: dict[str, Any]) -> bool:
 
 def test_every_place_has_every_field() -> None:
     wire = {field.name for field in engine_pb2.SamplingParams.DESCRIPTOR.fields}
-    over_http_too = wire - NOT_OVER_HTTP
+    http_fields = wire - NOT_OVER_HTTP
 
-    assert set(ARRIVES) == wire, "every field needs a row in this file"
+    assert set(EXAMPLES) == wire, "every field needs a row in this file"
     assert {field.name for field in fields(SamplingParams)} == wire - CONSTRAINTS | {"constraint"}
     assert {field.name for field in fields(LibraryParams)} - {"_"} == wire | {"stop"}
-    assert {field.name for field in fields(Sampling)} == over_http_too - BESIDE_SAMPLING
-    assert over_http_too | {"top_logprobs"} <= ChatCompletion.model_fields.keys()
+    assert {field.name for field in fields(Sampling)} == http_fields - OUTSIDE_SAMPLING
+    assert http_fields | {"top_logprobs"} <= ChatCompletion.model_fields.keys()
 
 
-@pytest.mark.parametrize("name", ARRIVES)
-def test_a_value_arrives_whichever_way_it_takes(name: str) -> None:
-    value, expected = ARRIVES[name]
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_value_arrives_over_every_interface(name: str) -> None:
+    value, expected = EXAMPLES[name]
     field = "constraint" if name in CONSTRAINTS else name
-    for way in ways(name):
-        plain, found = way({"seed": 0}), way({"seed": 0, name: value})
-        assert getattr(found, field) == expected, way
-        assert getattr(plain, field) != expected, way
-        assert found == replace(plain, **{field: expected}), f"{way}: no other field changes"
+    for interface in interfaces_with(name):
+        plain, found = interface({"seed": 0}), interface({"seed": 0, name: value})
+        assert getattr(found, field) == expected, interface
+        assert getattr(plain, field) != expected, interface
+        assert found == replace(plain, **{field: expected}), f"{interface}: no other field changes"
 
 
-def test_defaults_are_the_same_whichever_way() -> None:
-    assert len({way({"seed": 0, "max_tokens": 5}) for way in WAYS}) == 1
+def test_defaults_are_the_same_over_every_interface() -> None:
+    assert len({interface({"seed": 0, "max_tokens": 5}) for interface in INTERFACES}) == 1
 
 
 @pytest.mark.parametrize("name", LIMITS)
-def test_limits_are_the_same_whichever_way(name: str) -> None:
+def test_limits_are_the_same_over_every_interface(name: str) -> None:
     least, greatest = LIMITS[name]
     step = 1 if isinstance(least, int) else 0.001
-    for way in ways(name):
-        assert not is_refused(way, {name: least}), way
-        assert is_refused(way, {name: least - step}), way
+    for interface in interfaces_with(name):
+        assert not is_refused(interface, {name: least}), interface
+        assert is_refused(interface, {name: least - step}), interface
         if greatest is not None:
-            assert not is_refused(way, {name: greatest}), way
-            assert is_refused(way, {name: greatest + step}), way
+            assert not is_refused(interface, {name: greatest}), interface
+            assert is_refused(interface, {name: greatest + step}), interface
 
 
 def test_min_tokens_is_never_more_than_max_tokens() -> None:
-    for way in WAYS:
-        assert not is_refused(way, {"min_tokens": 5, "max_tokens": 5}), way
-        assert is_refused(way, {"min_tokens": 6, "max_tokens": 5}), way
+    for interface in INTERFACES:
+        assert not is_refused(interface, {"min_tokens": 5, "max_tokens": 5}), interface
+        assert is_refused(interface, {"min_tokens": 6, "max_tokens": 5}), interface
 
 
-def test_lists_are_as_long_whichever_way() -> None:
-    for way in WAYS:
-        assert not is_refused(way, {"stop_token_ids": list(range(MAX_STOP_TOKENS))}), way
-        assert is_refused(way, {"stop_token_ids": list(range(MAX_STOP_TOKENS + 1))}), way
-        assert not is_refused(way, {"logit_bias": dict.fromkeys(range(MAX_BIASES), MAX_BIAS)}), way
-        assert is_refused(way, {"logit_bias": dict.fromkeys(range(MAX_BIASES + 1), MAX_BIAS)}), way
+def test_list_lengths_are_the_same_over_every_interface() -> None:
+    for interface in INTERFACES:
+        assert not is_refused(interface, {"stop_token_ids": list(range(MAX_STOP_TOKENS))}), interface
+        assert is_refused(interface, {"stop_token_ids": list(range(MAX_STOP_TOKENS + 1))}), interface
+        assert not is_refused(interface, {"logit_bias": dict.fromkeys(range(MAX_BIASES), MAX_BIAS)}), interface
+        assert is_refused(interface, {"logit_bias": dict.fromkeys(range(MAX_BIASES + 1), MAX_BIAS)}), interface
 
 
 @pytest.mark.parametrize("bias", [-MAX_BIAS, MAX_BIAS])
-def test_a_bias_is_as_large_whichever_way(bias: float) -> None:
-    for way in WAYS:
-        assert not is_refused(way, {"logit_bias": {1: bias}}), way
-        assert is_refused(way, {"logit_bias": {1: bias * 1.001}}), way
+def test_bias_limits_are_the_same_over_every_interface(bias: float) -> None:
+    for interface in INTERFACES:
+        assert not is_refused(interface, {"logit_bias": {1: bias}}), interface
+        assert is_refused(interface, {"logit_bias": {1: bias * 1.001}}), interface
 
 
 def test_every_field_with_a_range_has_its_limits_here() -> None:
-    numbers = {name for name, (value, _) in ARRIVES.items() if type(value) in (int, float)}
-    assert numbers - {"seed"} == LIMITS.keys(), "every seed is a seed"
+    numbers = {name for name, (value, _) in EXAMPLES.items() if type(value) in (int, float)}
+    assert numbers - {"seed"} == LIMITS.keys(), "every seed is valid"

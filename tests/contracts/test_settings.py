@@ -1,4 +1,4 @@
-"""What the documents say of settings and metrics is what the services have."""
+"""Settings and metrics in the docs are those of the services."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def defaults(settings: type[ServiceSettings]) -> dict[str, Any]:
 
 
 def documented(service: str) -> dict[str, str | None]:
-    """The default that the README's table gives each variable; None: it tells it in words, or not at all."""
+    """The default of each variable in the README's table; None: in words, or missing."""
     table: dict[str, str | None] = {}
     for variables, values in ROW.findall((ROOT / service / "README.md").read_text()):
         names: list[str] = QUOTED.findall(variables)
@@ -50,7 +50,7 @@ def documented(service: str) -> dict[str, str | None]:
 
 
 def spelled(default: Any) -> str | None:
-    """A default as a person would write it; None for one that must be told in words."""
+    """A default as the README writes it; None for one that it describes in words."""
     if default in (None, "", PydanticUndefined):
         return None
     return f"{default:g}" if isinstance(default, float) else str(default).lower()

@@ -1,4 +1,4 @@
-"""The checked-in stubs are those of the checked-in protos, and the protos keep the rules of the house."""
+"""The checked-in stubs match the protos, and the protos follow our conventions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``svclib`` is what any service needs to be one: nothing in it is about models."""
+"""``svclib`` has no names of the LLM domain."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
 def names(tree: ast.AST) -> Iterator[str]:
-    """Identifiers that are given a meaning here."""
+    """Identifiers that the module defines."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield node.name
@@ -42,7 +42,7 @@ def test_no_domain_nouns(path: Path) -> None:
     allowed = {word.lower() for word in ALLOWED.get(path.name, ())}
     words = {(name, word.lower()) for name in names(ast.parse(path.read_text())) for word in WORD.findall(name)}
     found = sorted(name for name, word in words if word in NOUNS - allowed)
-    assert not found, f"{path} speaks of {found}"
+    assert not found, f"{path} defines {found}"
 
 
 def test_the_allow_list_is_needed() -> None:

@@ -1,4 +1,4 @@
-"""Requests that are wrong, each with the parameter that the answer must name (None: no field in particular)."""
+"""Invalid requests, each with the parameter that the error must name (None: no single field)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PING = {"type": "function", "function": {"name": "ping"}}
 
 @dataclass(frozen=True, slots=True)
 class Hostile:
-    """A bad request: either fields that replace those of a good one, or a raw body."""
+    """An invalid request: fields that replace those of a valid one, or a raw body."""
 
     name: str
     param: str | None = None
@@ -33,7 +33,7 @@ def bad(param: str, **fields: Any) -> Hostile:
 
 
 def literal(name: str, value: bytes) -> Hostile:
-    """A field whose value no JSON writer would write."""
+    """A request with a field value that JSON writers do not produce."""
     start = b'{"model":"MODEL","messages":[{"role":"user","content":"hi"}],"'
     return Hostile(f"{name}={value.decode()}", name, raw=start + name.encode() + b'":' + value + b"}")
 

@@ -1,4 +1,4 @@
-"""Clients that leave take nothing with them."""
+"""Requests of clients that disconnect free all their resources."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def loads(stack: Stack) -> engine_pb2.Loads:
 
 
 async def idle(stack: Stack) -> engine_pb2.Loads:
-    """The load once nothing runs; it must come to that within a few seconds."""
+    """The load once nothing runs, which must happen within ten seconds."""
     until = time.monotonic() + 10
     while True:
         now = await loads(stack)
@@ -32,7 +32,7 @@ async def idle(stack: Stack) -> engine_pb2.Loads:
 
 
 async def abandon(stack: Stack, number: int, longest: float) -> None:
-    """One request, left at a random moment of its life."""
+    """One request, abandoned at a random moment."""
     chance = random.Random(number)
     ask: dict[str, Any] = {
         "model": stack_model(stack),
@@ -57,7 +57,7 @@ def stack_model(stack: Stack) -> str:
 
 
 @pytest.mark.parametrize(("name", "longest"), [("simulated", 0.3), ("real", 1.5)])
-async def test_200_abandoned_requests_leave_every_block_free(
+async def test_after_200_abandoned_requests_every_block_is_free(
     name: str, longest: float, request: pytest.FixtureRequest
 ) -> None:
     stack: Stack = request.getfixturevalue(name)
@@ -74,7 +74,7 @@ async def test_200_abandoned_requests_leave_every_block_free(
     assert after.num_free_blocks == before.num_free_blocks == before.num_blocks
 
 
-async def test_leaving_during_a_long_prefill_frees_its_blocks(real: Stack) -> None:
+async def test_a_disconnect_during_a_long_prefill_frees_its_blocks(real: Stack) -> None:
     before = await idle(real)
     client = real.async_client()
     with suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""Bad input is a 4xx that names the field, and the next good request works."""
+"""Invalid input is a 4xx that names the field, and the next valid request works."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.stack import Stack
 def send(stack: Stack, path: str, body: bytes | None, headers: dict[str, str], method: str = "POST") -> Any:
     """Status, headers and parsed body of an answer."""
     connection = http.client.HTTPConnection(urlsplit(stack.url).netloc, timeout=30)
-    # The server may say no before it has read everything; its answer is there to be read all the same.
+    # The server may refuse before it has read the whole body; its response can still be read.
     with suppress(BrokenPipeError, ConnectionResetError):
         connection.request(method, path, body, headers)
     answer = connection.getresponse()
@@ -79,7 +79,7 @@ def test_prompt_and_max_tokens_beyond_the_context_gives_both_numbers(simulated: 
     assert "1000000" in error["message"].replace(",", "")
 
 
-def test_unknown_fields_are_named_in_the_answer(simulated: Stack) -> None:
+def test_unknown_fields_are_named_in_a_header(simulated: Stack) -> None:
     body = {"model": "simulated", "messages": HI, "simulate": {"steps": ["x"]}, "frobnicate": 1, "zoom": None}
     status, headers, _ = chat(simulated, json.dumps(body).encode())
     assert status == 200
@@ -93,7 +93,7 @@ def test_template_variables_that_are_never_read_are_named_too(simulated: Stack) 
     assert (status, headers["x-pellucid-ignored"]) == (200, "chat_template_kwargs.frobnicate")
 
 
-def test_fields_that_change_nothing_are_accepted(simulated: Stack) -> None:
+def test_fields_without_effect_on_the_output_are_accepted(simulated: Stack) -> None:
     body = {
         "model": "simulated", "messages": HI, "simulate": {"steps": ["x"]}, "user": "u", "metadata": {"a": "b"},
         "store": False, "service_tier": "auto", "safety_identifier": "s", "prompt_cache_key": "k",
@@ -116,8 +116,8 @@ def test_fields_that_change_nothing_are_accepted(simulated: Stack) -> None:
     ],
     ids=str,
 )
-def test_thinking_can_be_switched_off(simulated: Stack, real: Stack, fields: dict[str, Any]) -> None:
-    """One model's template has the switch; the other does not think."""
+def test_reasoning_can_be_switched_off(simulated: Stack, real: Stack, fields: dict[str, Any]) -> None:
+    """The template of one model has the switch; the other model does not reason."""
     for stack, model in ((simulated, "simulated"), (real, "smollm2-135m-instruct")):
         body = {"model": model, "messages": HI, "max_tokens": 1} | fields
         status, headers, text = chat(stack, json.dumps(body).encode())
@@ -136,7 +136,7 @@ def test_thinking_can_be_switched_off(simulated: Stack, real: Stack, fields: dic
     ],
     ids=str,
 )
-def test_a_model_that_does_not_think_says_so(real: Stack, fields: dict[str, Any]) -> None:
+def test_reasoning_is_refused_for_a_model_without_it(real: Stack, fields: dict[str, Any]) -> None:
     body = {"model": "smollm2-135m-instruct", "messages": HI, "max_tokens": 1} | fields
     status, _, text = chat(real, json.dumps(body).encode())
     assert status == 400
@@ -159,7 +159,7 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "ping", "arguments"
     ],
     ids=lambda turns: json.dumps(turns)[:80],
 )
-def test_history_of_other_servers(simulated: Stack, real: Stack, turns: list[Any]) -> None:
+def test_history_from_other_servers(simulated: Stack, real: Stack, turns: list[Any]) -> None:
     for stack, model in ((simulated, "simulated"), (real, "smollm2-135m-instruct")):
         body = {"model": model, "messages": [*HI, *turns, *HI], "max_tokens": 1}
         status, headers, text = chat(stack, json.dumps(body).encode())
@@ -175,7 +175,7 @@ def test_a_call_without_arguments_and_its_result(simulated: Stack) -> None:
     assert status == 200, text
 
 
-def test_null_is_absent(simulated: Stack) -> None:
+def test_null_means_absent(simulated: Stack) -> None:
     names = ("temperature", "top_p", "n", "stop", "seed", "max_tokens", "tools", "tool_choice", "logit_bias", "stream")
     body = {"model": "simulated", "messages": HI, "simulate": {"steps": ["x"]}} | dict.fromkeys(names)
     assert chat(simulated, json.dumps(body).encode())[0] == 200

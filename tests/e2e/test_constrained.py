@@ -1,4 +1,4 @@
-"""Structured output and forced calls through the whole stack, from the official client to real weights and back."""
+"""Structured output and forced tool calls through the whole stack, with the official client and real weights."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MODEL = "smollm2-135m-instruct"
 ASK: list[Any] = [{"role": "user", "content": "Describe a day in the life of a cat. Answer in JSON."}]
 AT_ONCE = 8
 SECONDS = 300
-"""Patience on a machine that has other things to do."""
+"""Client timeout, long enough for a busy machine."""
 
 
 def create(stack: Stack, **fields: Any) -> Any:
@@ -35,7 +35,7 @@ def of_schema(schema: Any, **more: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def calling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """SmolLM2 with a template that shows tools, in the Hermes format, and knows thinking."""
+    """SmolLM2 with a chat template that has tools, in the Hermes format, and reasoning."""
     template = tmp_path_factory.mktemp("templates") / "tools.jinja"
     template.write_text(CHAT_TEMPLATE)
     with running_stack(TOKENIZER_CHAT_TEMPLATE=str(template), ENGINE_KV_CACHE_MEMORY_MB="128") as stack:
@@ -43,11 +43,11 @@ def calling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 SAMPLING: dict[str, Any] = {"recursion": {"temperature": 2.0, "seed": 48}}
-"""Where the model would go on for ever, one schema in the other, with the sampling of the others."""
+"""With the sampling of the other schemas, the model would nest this one without end."""
 
 
 def answer_of(stack: Stack, number: int, name: str) -> tuple[str, str | None]:
-    """Content and finish reason; every second answer is a stream."""
+    """Content and finish reason; every second request streams."""
     ask = {"messages": ASK, "response_format": of_schema(SCHEMAS[name]), "max_tokens": 150}
     ask |= SAMPLING.get(name, {"temperature": 0.7, "seed": number})
     if number % 2:
@@ -58,7 +58,7 @@ def answer_of(stack: Stack, number: int, name: str) -> tuple[str, str | None]:
     return choice.message.content, choice.finish_reason
 
 
-def test_fifty_schemas_of_fifty_give_valid_json(real: Stack) -> None:
+def test_fifty_schemas_give_valid_json(real: Stack) -> None:
     assert len(SCHEMAS) == 50
     with ThreadPoolExecutor(AT_ONCE) as pool:
         answers = list(pool.map(lambda each: answer_of(real, *each), enumerate(SCHEMAS)))
@@ -92,7 +92,7 @@ def test_any_object(real: Stack) -> None:
         assert isinstance(json.loads(content), dict)
 
 
-def test_a_cut_off_gives_what_there_is(real: Stack) -> None:
+def test_max_tokens_cuts_json_off(real: Stack) -> None:
     answer = create(real, messages=ASK, response_format={"type": "json_object"}, max_tokens=3)
     assert answer.choices[0].finish_reason == "length"
     assert (answer.choices[0].message.content or "").startswith("{")
@@ -217,7 +217,7 @@ def test_a_forced_call_that_is_cut_off(calling: Stack) -> None:
         assert choice.message.content.startswith("<tool_call>")
 
 
-def test_thinking_is_free_before_a_forced_call(calling: Stack) -> None:
+def test_reasoning_is_unconstrained_before_a_forced_call(calling: Stack) -> None:
     def think(is_open: bool) -> Any:
         kwargs = {"thinking": True} if is_open else {"enable_thinking": False}
         return force(calling, "required", max_tokens=40, n=2, extra_body={"chat_template_kwargs": kwargs}).choices
@@ -246,7 +246,7 @@ def test_the_client_parses_forced_calls(calling: Stack) -> None:
     assert [type(call.function.parsed_arguments) for call in calls] == [GetWeather]
 
 
-def test_strict_tools_leave_text_free(calling: Stack) -> None:
+def test_strict_tools_allow_plain_text(calling: Stack) -> None:
     answer = calling.client().chat.completions.parse(
         model=MODEL, messages=PLACE, tools=[pydantic_function_tool(GetWeather)], max_tokens=30, temperature=0
     )
@@ -264,7 +264,7 @@ def test_tools_beside_a_format_give_calls_or_json(calling: Stack) -> None:
             Draft202012Validator(SCHEMAS["person"]).validate(json.loads(choice.message.content))
 
 
-def test_open_objects_and_digits_come_to_an_end(real: Stack) -> None:
+def test_open_objects_and_numbers_are_bounded(real: Stack) -> None:
     person = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 20}, "age": {"type": "integer"}}}
     share = {"type": "number", "minimum": 0.5, "maximum": 0.75}
     ask: list[Any] = [{"role": "user", "content": "Describe a person as JSON."}]
@@ -282,7 +282,7 @@ EXPLODING: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", EXPLODING)
-def test_a_schema_that_explodes_is_a_400_and_holds_up_nobody(simulated: Stack, name: str) -> None:
+def test_a_schema_that_explodes_is_a_400_and_delays_no_one(simulated: Stack, name: str) -> None:
     engine = simulated.process("engine_svc")
     before = engine.memory_info().rss
     with ThreadPoolExecutor(2) as pool:
@@ -308,10 +308,10 @@ BAD_SCHEMAS: dict[str, Any] = {
     "a remote reference inside": {"type": "object", "properties": {"a": {"$ref": "https://example.invalid/s"}}},
     "a file": {"$ref": "file:///etc/passwd"},
     "a reference to nothing": {"$ref": "#/$defs/nowhere"},
-    "a word that nobody knows how to follow": {"type": "object", "not": {"type": "object"}},
+    "an unsupported keyword": {"type": "object", "not": {"type": "object"}},
     "nothing matches": {"type": "integer", "minimum": 5, "maximum": 4},
 }  # fmt: skip
-"""Schemas that cannot be followed."""
+"""Schemas with invalid references."""
 NO_SCHEMAS: dict[str, Any] = {
     "a bad pattern": {"type": "string", "pattern": "["},
     "a bad pattern of keys": {"type": "object", "patternProperties": {"(": {"type": "string"}}},
@@ -321,13 +321,13 @@ NO_SCHEMAS: dict[str, Any] = {
 
 
 def simulate(stack: Stack, **fields: Any) -> Any:
-    """The simulated model says that it is fine."""
+    """The simulated model answers normally."""
     return create(stack, model="simulated", messages=ASK, extra_body=SCRIPT, **fields)
 
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("name", BAD_SCHEMAS | NO_SCHEMAS)
-def test_a_bad_schema_is_a_400_of_its_field(simulated: Stack, name: str, stream: bool) -> None:
+def test_an_invalid_schema_is_a_400_that_names_its_field(simulated: Stack, name: str, stream: bool) -> None:
     schema = (BAD_SCHEMAS | NO_SCHEMAS)[name]
     with pytest.raises(BadRequestError) as caught:
         simulate(simulated, response_format=of_schema(schema), stream=stream)
@@ -336,7 +336,7 @@ def test_a_bad_schema_is_a_400_of_its_field(simulated: Stack, name: str, stream:
 
 
 @pytest.mark.parametrize("name", BAD_SCHEMAS)
-def test_a_bad_schema_of_a_forced_tool_is_a_400_of_its_field(simulated: Stack, name: str) -> None:
+def test_an_invalid_schema_of_a_forced_tool_is_a_400_that_names_its_field(simulated: Stack, name: str) -> None:
     bad = {"type": "function", "function": {"name": "bad", "parameters": BAD_SCHEMAS[name]}}
     for tools, place in (([TOOLS[0], bad, TOOLS[1]], 1), ([bad], 0)):
         with pytest.raises(BadRequestError) as caught:
@@ -347,7 +347,7 @@ def test_a_bad_schema_of_a_forced_tool_is_a_400_of_its_field(simulated: Stack, n
 
 @pytest.mark.parametrize("name", NO_SCHEMAS)
 @pytest.mark.parametrize("tool_choice", ["auto", "none", "required"])
-def test_what_is_no_schema_is_a_400_whatever_is_forced(simulated: Stack, name: str, tool_choice: str) -> None:
+def test_parameters_that_are_not_a_schema_are_a_400(simulated: Stack, name: str, tool_choice: str) -> None:
     bad = {"type": "function", "function": {"name": "bad", "parameters": NO_SCHEMAS[name]}}
     with pytest.raises(BadRequestError) as caught:
         simulate(simulated, tools=[TOOLS[0], bad], tool_choice=tool_choice)
@@ -368,8 +368,8 @@ def test_tools_of_all_kinds_can_be_forced(simulated: Stack) -> None:
     "steps", [["plain text, no call"], ['<tool_call>\n{"name": "ping", "arguments": {}}\n</tool_call>']]
 )
 @pytest.mark.parametrize("tool_choice", ["required", {"type": "function", "function": {"name": "ping"}}])
-def test_a_reason_of_calls_needs_calls(simulated: Stack, steps: list[str], tool_choice: Any) -> None:
-    """A script says what a model with a mask could not."""
+def test_finish_reason_tool_calls_needs_calls(simulated: Stack, steps: list[str], tool_choice: Any) -> None:
+    """A script can emit output that a masked model cannot."""
     script = {"simulate": {"steps": steps}}
     choice = create(
         simulated, model="simulated", messages=ASK, tools=TOOLS, tool_choice=tool_choice, extra_body=script
@@ -393,7 +393,7 @@ def test_the_client_parses_strict_calls_in_a_stream(simulated: Stack) -> None:
     assert (final.message.content, final.finish_reason) == ("Well. ", "tool_calls")
 
 
-def test_large_bounds_are_no_trouble(simulated: Stack) -> None:
+def test_large_bounds(simulated: Stack) -> None:
     schema = {
         "type": "object", "required": ["s", "l"], "additionalProperties": False,
         "properties": {
@@ -404,8 +404,8 @@ def test_large_bounds_are_no_trouble(simulated: Stack) -> None:
     assert simulate(simulated, response_format=of_schema(schema)).choices[0].message.content == "fine"
 
 
-def test_thinking_first_then_json(simulated: Stack) -> None:
-    """A script is played as it is; what is seen is that thinking and JSON are told apart."""
+def test_reasoning_then_json(simulated: Stack) -> None:
+    """Scripts are not masked; this checks that reasoning and JSON are separated."""
     steps = {"simulate": {"steps": ["plan", "</think>", '{"a":1}']}, "chat_template_kwargs": {"thinking": True}}
     answer = create(
         simulated, model="simulated", messages=ASK, response_format={"type": "json_object"}, extra_body=steps

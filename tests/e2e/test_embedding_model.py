@@ -1,4 +1,4 @@
-"""A whole stack with a model that embeds: it starts, says so, embeds, and does not chat."""
+"""A whole stack with an embedding model: it starts, reports its task, embeds, and refuses chat."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def expected(folder: Path) -> np.ndarray:
     return np.asarray(mean / mean.norm())
 
 
-def test_a_text_becomes_its_vector(stack: Stack, minilm: Path) -> None:
+def test_a_text_is_embedded(stack: Stack, minilm: Path) -> None:
     with (
         grpc.insecure_channel(f"127.0.0.1:{stack.flag('tokenizer_svc', 'port')}") as tokenizer,
         grpc.insecure_channel(f"127.0.0.1:{stack.flag('engine_svc', 'port')}") as engine,
@@ -50,7 +50,7 @@ def test_a_text_becomes_its_vector(stack: Stack, minilm: Path) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_it_cannot_chat(stack: Stack, stream: bool) -> None:
+def test_chat_is_refused(stack: Stack, stream: bool) -> None:
     with pytest.raises(openai.BadRequestError, match="embedding model") as raised:
         stack.client().chat.completions.create(
             model="minilm", messages=[{"role": "user", "content": "hi"}], stream=stream

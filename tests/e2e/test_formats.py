@@ -1,4 +1,4 @@
-"""What a model may write, through the whole stack: the same answer in a stream and in one piece, for every cut."""
+"""Output formats through the whole stack: streamed and whole answers are equal, however the output is chunked."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def call(name: str, arguments: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is written, and what a client must see of it. ``calls`` are names and arguments."""
+    """Model output, and what a client must receive. ``calls`` are names and arguments."""
 
     name: str
     text: str
@@ -86,7 +86,7 @@ CASES = [
          content="Sure. done", calls=(("ping", {}),), finish="tool_calls"),
     Case("nothing but white space around a call", f" \n{call('ping', {})}\n\n",
          calls=(("ping", {}),), finish="tool_calls"),
-    Case("a function nobody declared", call("other", {}), content=call("other", {})),
+    Case("an undeclared function", call("other", {}), content=call("other", {})),
     Case("arguments that are no object", call("ping", [1]), content=call("ping", [1])),
     Case("a call that breaks", raw_call("ping", '{"a": 1, b}'),
          content=", b}}", calls=(("ping", {"a": 1}),), finish="tool_calls"),
@@ -160,7 +160,7 @@ def test_formats(simulated: Stack, case: Case, size: int) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_arguments_that_are_cut_by_the_length_stay_open(simulated: Stack, stream: bool) -> None:
+def test_arguments_cut_by_max_tokens_stay_incomplete(simulated: Stack, stream: bool) -> None:
     case = Case("", raw_call("ping", '{"a": "b')[: -len("}\n</tool_call>")], finish="length")
     answer = ask(simulated, case, 1, stream)
     assert (seen_streamed if stream else seen_whole)(answer) == (
@@ -171,7 +171,7 @@ def test_arguments_that_are_cut_by_the_length_stay_open(simulated: Stack, stream
     )
 
 
-def test_arguments_come_as_they_are_written(simulated: Stack) -> None:
+def test_arguments_are_streamed(simulated: Stack) -> None:
     started = time.monotonic()
     came: list[tuple[float, str | None, str]] = []
     steps = ['<tool_call>\n{"name": "get_weather", "arguments": {"city": "', "Par", "is", '"}}\n</tool_call>']

@@ -1,4 +1,4 @@
-"""A service that hangs with its connections open: SIGSTOP is what a loop that does not turn looks like from outside."""
+"""A hung service with open connections. From outside, SIGSTOP looks the same as a blocked event loop."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from tests.e2e.test_kill import answer_until_it_ends, repaired, stream_until_it_ends
+from tests.e2e.test_kill import answer_until_it_ends, stream_until_it_ends, wait_restarted
 from tests.stack import SERVICES, Stack, running_stack
 
-BEHIND = SERVICES[1:]
+BACKENDS = SERVICES[1:]
 NAMES = {"tokenizer_svc": "tokenizer", "engine_svc": "engine", "detokenizer_svc": "detokenizer"}
 
 
@@ -26,7 +26,7 @@ def stack() -> Iterator[Stack]:
 
 
 def not_ready_message(stack: Stack) -> str:
-    """What ``/ready`` says; empty: it is ready."""
+    """The error message of ``/ready``; empty if ready."""
     try:
         with urllib.request.urlopen(f"{stack.url}/ready", timeout=5):
             return ""
@@ -36,7 +36,7 @@ def not_ready_message(stack: Stack) -> str:
 
 
 async def until_not_ready(stack: Stack, name: str) -> float:
-    """Seconds until the service is said not to be ready."""
+    """Seconds until ``/ready`` reports the service as not ready."""
     began = time.monotonic()
     while (message := await asyncio.to_thread(not_ready_message, stack)) != f"not ready: {name}":
         assert message == ""
@@ -55,9 +55,9 @@ async def ask(stack: Stack) -> str:
     return answer.choices[0].message.content or ""
 
 
-@pytest.mark.parametrize("service", BEHIND)
-async def test_a_service_that_hangs_is_as_lost_as_one_that_died(stack: Stack, service: str) -> None:
-    """Not ready within five seconds (three where nothing else runs); what it held ends; another takes its place."""
+@pytest.mark.parametrize("service", BACKENDS)
+async def test_a_hung_service_is_handled_like_a_dead_one(stack: Stack, service: str) -> None:
+    """Not ready within five seconds (three on an idle machine); its requests end; a new process replaces it."""
     started = asyncio.Event()
     streaming = asyncio.create_task(stream_until_it_ends(stack, started))
     answering = asyncio.create_task(answer_until_it_ends(stack))
@@ -65,7 +65,7 @@ async def test_a_service_that_hangs_is_as_lost_as_one_that_died(stack: Stack, se
     old = stack.process(service)
     old.suspend()
     if service == "tokenizer_svc":
-        # Its work for the running ones was done. The next one waits for it, and not for long.
+        # It has finished its part of the running requests. The next one waits for it, but not for long.
         streaming.cancel()
         answering.cancel()
         streaming = answering = asyncio.create_task(answer_until_it_ends(stack))
@@ -73,12 +73,12 @@ async def test_a_service_that_hangs_is_as_lost_as_one_that_died(stack: Stack, se
     began = time.monotonic()
     assert {await streaming, await answering} <= {"APIError", "InternalServerError"}
     assert time.monotonic() - began < 3
-    await repaired(stack, service, old)
-    assert f"{NAMES[service]} does not answer; ending it" in stack.log.read_text()
+    await wait_restarted(stack, service, old)
+    assert f"{NAMES[service]} does not respond; stopping it" in stack.log.read_text()
     assert await ask(stack) == "back again"
 
 
-async def test_one_that_goes_on_in_time_is_left_alone(stack: Stack) -> None:
+async def test_a_service_that_resumes_in_time_is_not_restarted(stack: Stack) -> None:
     old = stack.process("tokenizer_svc")
     old.suspend()
     await until_not_ready(stack, "tokenizer")
@@ -89,12 +89,12 @@ async def test_one_that_goes_on_in_time_is_left_alone(stack: Stack) -> None:
     assert stack.process("tokenizer_svc").pid == old.pid
 
 
-async def test_a_gateway_that_hangs_is_replaced(stack: Stack) -> None:
+async def test_a_hung_gateway_is_restarted(stack: Stack) -> None:
     old = stack.process("gateway")
     old.suspend()
     until = time.monotonic() + 60
     while old.is_running() and old.status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < until, stack.log.read_text()
         await asyncio.sleep(0.1)
-    await repaired(stack, "gateway", old)
+    await wait_restarted(stack, "gateway", old)
     assert await ask(stack) == "back again"

@@ -1,4 +1,4 @@
-"""`kill -9` of any service: what was in flight ends with an error, what comes next is answered."""
+"""`kill -9` of any service: requests in flight end with an error, later ones are answered."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def was_replaced(stack: Stack, service: str, old: psutil.Process) -> bool:
         return False
 
 
-async def repaired(stack: Stack, service: str, old: psutil.Process) -> None:
+async def wait_restarted(stack: Stack, service: str, old: psutil.Process) -> None:
     until = time.monotonic() + 60
     while not (was_replaced(stack, service, old) and await asyncio.to_thread(stack.is_ready)):
         assert time.monotonic() < until, stack.log.read_text()
@@ -63,7 +63,7 @@ async def repaired(stack: Stack, service: str, old: psutil.Process) -> None:
 
 
 @pytest.mark.parametrize("service", SERVICES)
-async def test_a_killed_service_is_repaired(stack: Stack, service: str) -> None:
+async def test_a_killed_service_is_restarted(stack: Stack, service: str) -> None:
     started = asyncio.Event()
     streaming = asyncio.create_task(stream_until_it_ends(stack, started))
     answering = asyncio.create_task(answer_until_it_ends(stack))
@@ -71,8 +71,8 @@ async def test_a_killed_service_is_repaired(stack: Stack, service: str) -> None:
     old = stack.process(service)
     old.kill()
     if service == "tokenizer_svc":
-        # Its work for these requests was done: they go on, and leave when their clients do.
-        await repaired(stack, service, old)
+        # It has finished its part of these requests, so they keep running until their clients cancel them.
+        await wait_restarted(stack, service, old)
         assert not streaming.done()
         streaming.cancel()
         answering.cancel()
@@ -80,7 +80,7 @@ async def test_a_killed_service_is_repaired(stack: Stack, service: str) -> None:
     else:
         ends = await asyncio.wait_for(asyncio.gather(streaming, answering), 20)
         assert "done" not in ends
-        await repaired(stack, service, old)
+        await wait_restarted(stack, service, old)
     answer = stack.client().chat.completions.create(
         model="simulated",
         messages=[{"role": "user", "content": "hi"}],
@@ -89,7 +89,7 @@ async def test_a_killed_service_is_repaired(stack: Stack, service: str) -> None:
     assert answer.choices[0].message.content == "back again"
 
 
-async def test_a_stream_that_loses_its_engine_says_so(stack: Stack) -> None:
+async def test_a_stream_that_loses_its_engine_ends_with_peer_lost(stack: Stack) -> None:
     started = asyncio.Event()
 
     async def read() -> APIError:
@@ -107,4 +107,4 @@ async def test_a_stream_that_loses_its_engine_says_so(stack: Stack) -> None:
     error = await asyncio.wait_for(reading, 20)
     assert error.code == "peer_lost"
     assert "engine" in error.message
-    await repaired(stack, "engine_svc", old)
+    await wait_restarted(stack, "engine_svc", old)

@@ -1,4 +1,4 @@
-"""What docs/life-of-a-request.md shows is what the services say."""
+"""The values in docs/life-of-a-request.md are those of the services."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def section(number: int) -> str:
 
 
 def blocks(text: str) -> list[str]:
-    """The indented parts, without the indentation."""
+    """The indented blocks, without indentation."""
     found = re.findall(r"(?:^    .*\n)+", text, re.MULTILINE)
     return [re.sub(r"^    ", "", block, flags=re.MULTILINE) for block in found]
 
@@ -38,7 +38,7 @@ def render(stack: Stack) -> tokenizer_pb2.RenderResponse:
     return answer
 
 
-def test_the_prompt_is_the_one_that_is_shown(real: Stack) -> None:
+def test_the_prompt(real: Stack) -> None:
     prompt = render(real)
     assert prompt.text == blocks(section(3))[0]
     assert list(prompt.token_ids) == ids(blocks(section(4))[0])
@@ -46,7 +46,7 @@ def test_the_prompt_is_the_one_that_is_shown(real: Stack) -> None:
     assert f"`{prompt.template_version[:12]}..." in section(4)
 
 
-def test_the_answer_is_the_one_that_is_shown(real: Stack) -> None:
+def test_the_answer(real: Stack) -> None:
     with real.client() as client:
         chunks = list(
             client.chat.completions.create(
@@ -65,7 +65,7 @@ def test_the_answer_is_the_one_that_is_shown(real: Stack) -> None:
     assert f"completion_tokens: {usage.completion_tokens}" in section(11)
 
 
-def test_the_same_question_again_finds_its_full_blocks(real: Stack) -> None:
+def test_the_same_prompt_again_hits_the_prefix_cache(real: Stack) -> None:
     with real.client() as client:
         for _ in range(2):
             answer = client.chat.completions.create(
@@ -81,7 +81,7 @@ def test_the_same_question_again_finds_its_full_blocks(real: Stack) -> None:
     assert f"`cached_tokens` is {cached}" in section(6)
 
 
-def test_the_shapes_are_those_of_the_model(real: Stack) -> None:
+def test_the_shapes(real: Stack) -> None:
     with grpc.insecure_channel(f"127.0.0.1:{real.flag('engine_svc', 'port')}") as channel:
         info: engine_pb2.ModelInfo = engine_pb2_grpc.EngineStub(channel).GetModelInfo(engine_pb2.ModelInfoRequest())
     assert info.block_size == BLOCK_SIZE

@@ -1,4 +1,4 @@
-"""Whole stacks with models whose files hold what loaders easily lose."""
+"""Whole stacks with model files whose details loaders easily miss."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HI: Any = [{"role": "user", "content": "hi"}]
 
 
 def ends() -> dict[str, int]:
-    """Three tokens that end a turn: by the generation configuration, the model's configuration and the template."""
+    """Three end-of-turn tokens: from generation_config.json, config.json and the template."""
     found = tiny.byte_level().token_to_id("<|im_end|>")
     assert found is not None
     return {"generation_config.json": 0, "config.json": 5, "template": found}
@@ -41,7 +41,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 @pytest.mark.parametrize("named_by", ["generation_config.json", "config.json", "template"])
-def test_every_end_of_a_turn_ends_it(stack: Stack, named_by: str) -> None:
+def test_every_end_of_turn_token_stops_generation(stack: Stack, named_by: str) -> None:
     bias = {str(ends()[named_by]): 100}
     model = stack.client().models.list().data[0].id
     answer = stack.client().chat.completions.create(model=model, messages=HI, max_tokens=5, logit_bias=bias)

@@ -54,14 +54,14 @@ WITH_TOOLS: dict[str, list[dict[str, Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Both:
-    """One model, served and in this process."""
+    """One model, served over HTTP and loaded in this process."""
 
     llm: LLM
     client: OpenAI
     has_tools: bool
 
     def compare(self, messages: list[Any], params: dict[str, Any], **options: Any) -> str:
-        """The text of both."""
+        """The two texts."""
         body = {key: value for key, value in options.items() if key != "tools"}
         names = {"max_tokens", "stop", "tools", "logit_bias"}
         direct = {key: value for key, value in {**params, **options}.items() if key in names}
@@ -135,7 +135,7 @@ def test_stop_strings(both: Both) -> None:
 
 
 def test_special_tokens(both: Both) -> None:
-    """One that does not end the turn is no text, and a stop string that spells it is found."""
+    """A special token that does not end the turn is not in the text, and a stop string that spells it matches."""
     special, ends = both.llm._text.vocabulary.special, both.llm._text.eos_token_ids
     token_id, spelling = next((n, text) for n, text in special.items() if n not in ends)
     params = {"max_tokens": 8, "logit_bias": {str(token_id): 100}}

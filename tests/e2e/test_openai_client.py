@@ -27,7 +27,7 @@ def script(*steps: Any, **more: Any) -> dict[str, Any]:
 
 
 def collect(chunks: Any) -> dict[int, dict[str, Any]]:
-    """What a stream says about each choice, with the rules for chunks asserted on the way."""
+    """Collect the choices of a stream, and assert the rules for chunks."""
     choices: dict[int, dict[str, Any]] = {}
     ids = set()
     for chunk in chunks:
@@ -83,7 +83,7 @@ def test_stream_and_answer_agree_on_the_real_model(real: Stack) -> None:
     assert answer.choices[0].message.content != answer.choices[1].message.content
 
 
-def test_a_seed_gives_the_same_answer_and_another_seed_another(real: Stack) -> None:
+def test_the_same_seed_gives_the_same_answer_and_another_seed_another(real: Stack) -> None:
     client = real.client()
 
     def ask(seed: int) -> str | None:
@@ -96,7 +96,7 @@ def test_a_seed_gives_the_same_answer_and_another_seed_another(real: Stack) -> N
     assert len({ask(seed) for seed in range(4)}) > 1
 
 
-def test_a_script_is_played(simulated: Stack) -> None:
+def test_a_script_is_emitted(simulated: Stack) -> None:
     answer = simulated.client().chat.completions.create(
         model="simulated", messages=HELLO, extra_body=script("ABC ", "DEF", {"hex": "f09f"}, {"hex": "94a5"})
     )
@@ -145,7 +145,7 @@ def test_usage_in_a_stream(simulated: Stack) -> None:
     assert all(chunk.usage is None and chunk.choices for chunk in without)
 
 
-def test_logprobs_of_half_a_character_carry_bytes(simulated: Stack) -> None:
+def test_logprobs_of_partial_characters_have_bytes(simulated: Stack) -> None:
     answer = simulated.client().chat.completions.create(
         model="simulated",
         messages=HELLO,
@@ -179,7 +179,7 @@ def test_a_tool_call(simulated: Stack) -> None:
     assert final.choices[0].finish_reason == "tool_calls"
 
 
-def test_the_answer_to_a_tool_call_goes_back(simulated: Stack) -> None:
+def test_a_tool_result_is_accepted(simulated: Stack) -> None:
     made: Any = {"id": "c1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Zürich"}'}}
     answer = simulated.client().chat.completions.create(
         model="simulated",
@@ -195,7 +195,7 @@ def test_the_answer_to_a_tool_call_goes_back(simulated: Stack) -> None:
     assert answer.choices[0].finish_reason == "stop"
 
 
-def test_reasoning_has_both_names(simulated: Stack) -> None:
+def test_reasoning_has_both_fields(simulated: Stack) -> None:
     answer = simulated.client().chat.completions.create(
         model="simulated", messages=HELLO, extra_body=script("<think>", "hm", "</think>", "Yes.")
     )
@@ -238,7 +238,7 @@ def test_tools_need_a_template_that_shows_them(real: Stack) -> None:
     assert caught.value.param == "tools"
 
 
-def test_no_limit_and_no_script_is_a_short_answer(simulated: Stack) -> None:
+def test_without_limit_and_script_the_answer_is_short(simulated: Stack) -> None:
     answer = simulated.client().chat.completions.create(model="simulated", messages=HELLO)
     assert answer.choices[0].finish_reason == "stop"
     limited = simulated.client().chat.completions.create(model="simulated", messages=HELLO, max_tokens=7)

@@ -1,4 +1,4 @@
-"""The examples of README.md answer."""
+"""The examples in README.md work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MODEL = '"Qwen/Qwen3-0.6B"'
 
 
 def example(pattern: str, stack: Stack) -> str:
-    """The one example that matches, for a stack on another port."""
+    """The example that matches, with the stack's port."""
     (found,) = re.findall(pattern, README, re.MULTILINE | re.DOTALL)
     assert ADDRESS in found
     return str(found).replace(ADDRESS, stack.url)
@@ -40,7 +40,7 @@ def test_the_openai_client(real: Stack) -> None:
 
 
 def test_from_python(smollm2: Path) -> None:
-    """In float32, as in the stack of the other tests: its answers are the same on every machine."""
+    """In float32, like the stack of the other tests: the answers are the same on every machine."""
     (program,) = re.findall(r"^```python\n(from engine_svc .*?)^```$", README, re.MULTILINE | re.DOTALL)
     assert MODEL in program
     words = [sys.executable, "-c", program.replace(MODEL, repr(str(smollm2)))]

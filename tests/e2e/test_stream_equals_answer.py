@@ -1,4 +1,4 @@
-"""A stream, joined, is the answer in one piece: for random output, cut at random, under random parameters."""
+"""A joined stream equals the non-streamed answer, for random output, chunking and parameters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOOLS = [
     {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in ("ping", "calc")
 ]
 FORCED: list[Any] = ["required", {"type": "function", "function": {"name": "ping"}}]
-"""A script is played as it is, whatever was asked for."""
+"""Scripts are emitted unchanged, whatever the request asks for."""
 CALLS = [
     '{"name": "ping", "arguments": {}}',
     '{"name": "ping", "arguments": {"a": "b\\"<tool_call>"}}',
@@ -47,7 +47,7 @@ STOPS = [
 
 
 def random_text(chance: random.Random) -> list[str]:
-    """Pieces in any order, or thinking and calls as they should be."""
+    """Pieces in random order, or well-formed reasoning and calls."""
     if chance.random() < 0.7:
         return chance.choices(PIECES, k=chance.randint(0, 14))
     thinking = [
@@ -61,7 +61,7 @@ def random_text(chance: random.Random) -> list[str]:
 
 
 def random_steps(chance: random.Random) -> list[Any]:
-    """Control tokens whole, everything else cut anywhere, some bytes that are no characters in between."""
+    """Control tokens whole, other text split anywhere, with some invalid UTF-8 between."""
     steps: list[Any] = []
     for piece in random_text(chance):
         if piece.startswith("<|"):
@@ -103,7 +103,7 @@ def random_request(chance: random.Random) -> dict[str, Any]:
 
 
 def without_cache(usage: dict[str, Any]) -> dict[str, Any]:
-    """What is in the cache depends on what ran before."""
+    """Without cached tokens, which depend on earlier requests."""
     return {name: value for name, value in usage.items() if name != "prompt_tokens_details"}
 
 
@@ -139,7 +139,7 @@ def byte_by_byte(simulate: dict[str, Any]) -> dict[str, Any]:
 
 
 def check(answer: Any, request: dict[str, Any]) -> None:
-    """What holds for every answer."""
+    """Assert what holds for every answer."""
     choices, usage, _ = answer
     assert usage["prompt_tokens"] + usage["completion_tokens"] == usage["total_tokens"]
     assert usage["completion_tokens"] <= request["max_tokens"] * request.get("n", 1)
@@ -157,7 +157,7 @@ def check(answer: Any, request: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_joined_stream_is_the_answer(simulated: Stack, seed: int) -> None:
+def test_a_joined_stream_equals_the_answer(simulated: Stack, seed: int) -> None:
     chance = random.Random(seed)
     requests = [random_request(chance) for _ in range(NUM_CASES // 4)]
     with httpx2.Client(base_url=simulated.api, timeout=30, trust_env=False) as client, ThreadPoolExecutor(4) as pool:

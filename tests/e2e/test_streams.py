@@ -1,4 +1,4 @@
-"""Many streams at once, each equal to its script. `make bench` runs the long form and writes figures."""
+"""Many concurrent streams, each equal to its script. `make bench` runs more of them and prints figures."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from bench.streams import play
 from tests.stack import Stack
 
 
-async def test_200_streams_are_equal_to_their_scripts(simulated: Stack) -> None:
+async def test_200_streams_equal_their_scripts(simulated: Stack) -> None:
     outcome = await play(simulated.api, "simulated", requests=200, tokens=50, concurrency=64)
     assert outcome.faults == []
     assert outcome.tokens == 200 * 50

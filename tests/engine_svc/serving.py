@@ -17,7 +17,7 @@ from engine_svc.execution.runner import Runner
 from engine_svc.loading import load_model
 from engine_svc.server import EngineService
 from protos.v1 import engine_pb2, engine_pb2_grpc
-from svclib.server import Health
+from svclib.health import Health
 from svclib.session import Opening, SessionClient, Stream
 
 EOS = 258

@@ -22,7 +22,8 @@ from gateway.config import Settings
 from gateway.gateway import Gateway
 from gateway.server import HttpServer, listen
 from svclib.channel import SERVER_OPTIONS
-from svclib.server import Health, Service
+from svclib.health import Health
+from svclib.server import Service
 from tests.gateway.scripted import ScriptedDetokenizer, ScriptedEngine, ScriptedTokenizer
 from tokenizer_svc.config import TokenizerSettings
 from tokenizer_svc.server import TokenizerService

@@ -18,8 +18,8 @@ from protos.v1 import (
     tokenizer_pb2_grpc,
 )
 from svclib.errors import Unsupported
-from svclib.server import unary
 from svclib.session import Call, SessionServer
+from svclib.status import unary
 
 GenerateCall: TypeAlias = Call[engine_pb2.GenerateRequest, engine_pb2.StopChoices, engine_pb2.GenerateEvent]
 FormatCall: TypeAlias = Call[detokenizer_pb2.FormatRequest, detokenizer_pb2.FormatInput, detokenizer_pb2.FormatEvent]

@@ -20,7 +20,7 @@ from svclib.errors import (
     ServiceError,
     Unavailable,
 )
-from svclib.liveness import Patience
+from svclib.liveness import ProbePolicy
 from tests.gateway.running import HI, MODEL, Stack, scripted_stack, until
 from tests.gateway.scripted import (
     CONTEXT,
@@ -57,7 +57,7 @@ async def wait_for_ever() -> None:
 @pytest.mark.parametrize("service", ["tokenizer", "engine", "detokenizer"])
 async def test_a_peer_that_hangs(service: str, stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its connections stand and its health stream says nothing: what waits for it ends long before any time is over."""
-    monkeypatch.setattr(health, "PATIENCE", Patience(interval=0.02, answer_seconds=0.2, max_unanswered=2))
+    monkeypatch.setattr(health, "PROBE_POLICY", ProbePolicy(interval=0.02, timeout=0.2, max_failures=2))
     started = asyncio.Event()
 
     async def begin_and_wait(call: GenerateCall) -> None:

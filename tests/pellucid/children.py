@@ -1,4 +1,4 @@
-"""Small programs that stand where services would, as real processes, and an observer that remembers."""
+"""Small programs in place of services, as real processes, and an observer that records events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SLEEP_UNTIL_TERM = """
 
 
 class Programs:
-    """Modules that can be run by name, in a folder of their own."""
+    """Modules in a temporary folder, runnable by name."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
@@ -40,7 +40,7 @@ class Programs:
 
 @dataclass
 class Recorder:
-    """An observer. ``saw`` waits for something that was or will be recorded."""
+    """An observer. ``saw`` waits for an event, past or future."""
 
     events: list[tuple[str, ...]] = field(default_factory=list)
     pids: dict[str, list[int]] = field(default_factory=dict)
@@ -81,12 +81,12 @@ class Recorder:
         self._record("gave up", service, why, *last_lines)
 
 
-async def at_once() -> None:
-    """A service that is ready as soon as it runs."""
+async def immediately() -> None:
+    """A service that is ready immediately."""
 
 
 async def never() -> None:
-    """A service that does not become ready."""
+    """A service that never becomes ready."""
     await asyncio.Event().wait()
 
 
@@ -102,7 +102,7 @@ def service(
         name=name,
         module=name,
         arguments=(),
-        ready=at_once if ready else never,
+        ready=immediately if ready else never,
         stop_seconds=stop_seconds,
         hang=hang,
         takes_clients=takes_clients,
@@ -110,7 +110,7 @@ def service(
 
 
 def wait_until_gone(pids: Sequence[int]) -> None:
-    """Fails if one of the processes is still there after a long time."""
+    """Fails if one of the processes still exists after 60 seconds."""
     deadline = time.monotonic() + 60
     while any(map(is_alive, pids)):
         assert time.monotonic() < deadline

@@ -9,5 +9,5 @@ from tests.pellucid.children import Programs
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
-    """A place for small programs that stand where services would."""
+    """A folder for small programs in place of services."""
     return Programs(tmp_path, monkeypatch)

@@ -1,4 +1,4 @@
-"""A real HTTP server that answers what a test tells it to, also what no good server would."""
+"""An HTTP server with scripted answers, valid and invalid."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 
 @dataclass
 class Script:
-    """What to answer, and what was asked."""
+    """Scripted answers, and the recorded requests."""
 
     status: int = 200
     answers: list[Sequence[str]] = field(default_factory=list)
-    """Bodies of chat answers in turn, each in the pieces in which it is sent; the last one is repeated."""
+    """Bodies of successive chat answers, each as the pieces that are sent; the last one repeats."""
     models: str = '{"object": "list", "data": [{"id": "first"}, {"id": "second"}]}'
     hold: bool = False
     """Keep the connection open after the last piece, until the client leaves."""
@@ -25,7 +25,7 @@ class Script:
     bodies: list[Any] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     left: threading.Event = field(default_factory=threading.Event)
-    """Set when a client left while the connection was held."""
+    """Set when a client disconnects while the connection is held."""
     port: int = 0
 
     @property

@@ -7,12 +7,12 @@ from pellucid.backoff import Backoff, BackoffPolicy
 
 
 def test_delays_double_up_to_the_cap() -> None:
-    backoff = Backoff(BackoffPolicy(first=0.5, cap=3.0, forgiven_after=60.0))
+    backoff = Backoff(BackoffPolicy(first=0.5, cap=3.0, reset_after=60.0))
     assert [backoff.delay_after(lifetime=1.0) for _ in range(5)] == [0.5, 1.0, 2.0, 3.0, 3.0]
 
 
-def test_a_sound_run_is_followed_by_the_first_delay() -> None:
-    backoff = Backoff(BackoffPolicy(first=0.5, cap=30.0, forgiven_after=60.0))
+def test_a_long_run_resets_the_delay() -> None:
+    backoff = Backoff(BackoffPolicy(first=0.5, cap=30.0, reset_after=60.0))
     for _ in range(4):
         backoff.delay_after(lifetime=59.9)
     assert backoff.delay_after(lifetime=60.0) == 0.5
@@ -20,13 +20,13 @@ def test_a_sound_run_is_followed_by_the_first_delay() -> None:
 
 
 @given(st.lists(st.floats(min_value=0, max_value=1e9), min_size=1, max_size=3000))
-def test_no_delay_leaves_its_bounds(lifetimes: list[float]) -> None:
+def test_delays_stay_within_bounds(lifetimes: list[float]) -> None:
     policy = BackoffPolicy()
     backoff = Backoff(policy)
     delays = [backoff.delay_after(lifetime) for lifetime in lifetimes]
     assert all(policy.first <= delay <= policy.cap for delay in delays)
 
 
-def test_years_of_failing_do_not_overflow() -> None:
+def test_many_failures_do_not_overflow() -> None:
     backoff = Backoff(BackoffPolicy(), failures=10**6)
     assert backoff.delay_after(lifetime=0.0) == BackoffPolicy().cap

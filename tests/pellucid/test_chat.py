@@ -27,7 +27,7 @@ class Done:
 
 
 def chat(script: Script, typed: str, *options: str) -> Done:
-    """The command with lines from a pipe."""
+    """Run the command with lines from a pipe."""
     out, err = io.StringIO(), io.StringIO()
     with (
         patch.object(sys, "argv", ["pellucid", "chat", "--url", script.url, *options]),
@@ -41,7 +41,7 @@ def chat(script: Script, typed: str, *options: str) -> Done:
     return Done(ended.value.code, out.getvalue(), err.getvalue())
 
 
-def test_lines_of_a_pipe_are_turns_of_one_conversation() -> None:
+def test_lines_from_a_pipe_are_turns_of_one_conversation() -> None:
     with running(Script(answers=[content("Hi ", "Bo."), content("Bo.")])) as script:
         done = chat(script, "I am Bo.\n\nWho am I?\n", "--system", "Be brief.")
     assert (done.code, done.out, done.err) == (0, "Hi Bo.\nBo.\n", "")
@@ -53,7 +53,7 @@ def test_lines_of_a_pipe_are_turns_of_one_conversation() -> None:
     ]
 
 
-def test_the_first_model_is_taken_and_another_can_be_named() -> None:
+def test_the_default_is_the_first_model_and_another_can_be_named() -> None:
     with running(Script(answers=[content("x")])) as script:
         chat(script, "hi\n")
         chat(script, "hi\n", "--model", "second", "--temperature", "0", "--max-tokens", "5", "--seed", "9")
@@ -62,7 +62,7 @@ def test_the_first_model_is_taken_and_another_can_be_named() -> None:
     assert [script.bodies[1][name] for name in ("temperature", "max_tokens", "seed")] == [0, 5, 9]
 
 
-def test_reset_forgets_the_turns_and_keeps_the_system_prompt() -> None:
+def test_reset_clears_the_turns_and_keeps_the_system_prompt() -> None:
     with running(Script(answers=[content("x")])) as script:
         chat(script, "one\n/reset\ntwo\n/exit\nthree\n", "--system", "S")
     assert [body["messages"] for body in script.bodies] == [
@@ -77,7 +77,7 @@ def test_an_unknown_command_is_not_a_question() -> None:
     assert [body["messages"][-1]["content"] for body in script.bodies] == ["/etc/passwd is a file?"]
 
 
-def test_a_failed_answer_is_told_and_forgotten_and_the_next_one_works() -> None:
+def test_a_failed_answer_is_reported_and_left_out_of_the_conversation() -> None:
     failing = [*content("half")[:1], 'data: {"error": {"message": "engine lost"}}\n\n']
     with running(Script(answers=[failing, content("fine")])) as script:
         done = chat(script, "one\ntwo\n")
@@ -85,27 +85,27 @@ def test_a_failed_answer_is_told_and_forgotten_and_the_next_one_works() -> None:
     assert script.bodies[1]["messages"] == [{"role": "user", "content": "two"}]
 
 
-def test_nobody_there_is_one_plain_line() -> None:
+def test_a_refused_connection_is_a_one_line_error() -> None:
     done = chat(Script(port=1), "hi\n")
     assert done.code == 2
-    assert done.err.startswith("pellucid: nobody answers at http://127.0.0.1:1/v1/")
+    assert done.err.startswith("pellucid: cannot connect to http://127.0.0.1:1/v1/")
     assert done.err.count("\n") == 1
 
 
-def test_a_server_without_models_is_one_plain_line() -> None:
+def test_a_server_without_models_is_a_one_line_error() -> None:
     with running(Script(models='{"data": []}')) as script:
         done = chat(script, "hi\n")
-    assert (done.code, done.err) == (2, "pellucid: the server offers no model\n")
+    assert (done.code, done.err) == (2, "pellucid: the server lists no models\n")
 
 
-def test_a_pipe_gets_the_answer_without_the_thinking() -> None:
+def test_a_pipe_gets_the_answer_without_the_reasoning() -> None:
     answer = [event(delta={"reasoning_content": "hm"}), *content("so")]
     with running(Script(answers=[answer])) as script:
         assert chat(script, "hi\n").out == "so\n"
 
 
 class Keyboard:
-    """The command in a terminal of its own."""
+    """The command in its own pseudo-terminal."""
 
     def __init__(self, script: Script) -> None:
         pid, self._terminal = pty.fork()
@@ -118,7 +118,7 @@ class Keyboard:
         os.write(self._terminal, text.encode())
 
     def read_until(self, text: str) -> str:
-        """What was shown since the last call, up to ``text``. Fails when the program ends before."""
+        """The output since the last call, up to ``text``. Fails if the program ends first."""
         while text not in self._shown:
             self._shown += os.read(self._terminal, 4096).decode()
         before, self._shown = self._shown.split(text, 1)
@@ -143,12 +143,12 @@ def keyboard(script: Script) -> Iterator[Keyboard]:
 CTRL_C, CTRL_D = "\x03", "\x04"
 
 
-def test_in_a_terminal_thinking_is_dimmed_and_ctrl_d_ends() -> None:
+def test_in_a_terminal_reasoning_is_dimmed_and_ctrl_d_quits() -> None:
     answer = [event(delta={"reasoning": "hm"}), *content("so", finish_reason="length")]
     with running(Script(answers=[answer])) as script, keyboard(script) as keys:
         keys.read_until("> ")
         keys.type("hi\r")
-        assert "\x1b[2mhm\x1b[0m" in keys.read_until("(cut at the token limit)")
+        assert "\x1b[2mhm\x1b[0m" in keys.read_until("(token limit reached)")
         keys.read_until("> ")
         keys.type(CTRL_D)
         assert keys.wait() == 0
@@ -176,14 +176,14 @@ def test_ctrl_c_stops_the_answer_and_not_the_program() -> None:
     ]
 
 
-def test_ctrl_c_at_the_prompt_says_how_to_leave() -> None:
+def test_ctrl_c_at_the_prompt_shows_how_to_quit() -> None:
     with running(Script(answers=[content("x")])) as script, keyboard(script) as keys:
         keys.read_until("> ")
         keys.type("typed in vain")
         keys.read_until("vain")
-        time.sleep(0.2)  # An interrupt between the echo and the next look for input would wait for one more key.
+        time.sleep(0.2)  # readline handles an interrupt between the echo and its next read only after one more key.
         keys.type(CTRL_C)
-        keys.read_until("/exit or Ctrl-D ends")
+        keys.read_until("/exit or Ctrl-D quits")
         keys.read_until("> ")
         keys.type(CTRL_D)
         assert keys.wait() == 0
@@ -210,7 +210,7 @@ def test_ctrl_c_ends_a_script() -> None:
     assert len(script.bodies) == 1
 
 
-def test_a_conversation_remembers_only_what_was_answered() -> None:
+def test_a_conversation_keeps_only_answered_questions() -> None:
     conversation = Conversation(None)
     conversation.asked("lost")
     conversation.remember("one", "1")
@@ -221,7 +221,7 @@ def test_a_conversation_remembers_only_what_was_answered() -> None:
     ]
 
 
-def test_an_empty_system_prompt_is_one() -> None:
+def test_an_empty_system_prompt_is_sent() -> None:
     assert Conversation("").asked("q")[0] == {"role": "system", "content": ""}
 
 

@@ -58,7 +58,7 @@ def test_only_parameters_that_were_given_are_sent() -> None:
     assert script.bodies == [{"model": "m", "messages": QUESTION, "stream": True, "temperature": 0.0, "seed": 7}]
 
 
-def test_the_key_travels_in_the_header_and_nowhere_else() -> None:
+def test_the_api_key_is_sent_only_in_the_header() -> None:
     script = Script(answers=[content("x")])
     with running(script), ChatClient(script.url, SecretStr("hush")) as client:
         list(client.answer("m", QUESTION))
@@ -67,17 +67,17 @@ def test_the_key_travels_in_the_header_and_nowhere_else() -> None:
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
-def test_both_names_of_thinking_are_understood(name: str) -> None:
+def test_both_reasoning_fields_are_read(name: str) -> None:
     script = Script(answers=[[event(delta={name: "hm"}, finish_reason=None), *content("so")]])
     assert ask(script)[:2] == [Piece(reasoning="hm"), Piece(content="so")]
 
 
-def test_thinking_under_both_names_is_thinking_once() -> None:
+def test_reasoning_in_both_fields_is_read_once() -> None:
     script = Script(answers=[[event(delta={"reasoning_content": "hm", "reasoning": "hm"}), "data: [DONE]\n\n"]])
     assert ask(script) == [Piece(reasoning="hm")]
 
 
-def test_comments_and_events_without_choices_are_nothing() -> None:
+def test_comments_and_events_without_choices_are_skipped() -> None:
     usage = 'data: {"choices": [], "usage": {"total_tokens": 3}}\n\n'
     script = Script(answers=[[": ping\n\n", *content("x")[:-1], usage, "data: [DONE]\n\n"]])
     assert text_of(ask(script)) == "x"
@@ -89,17 +89,17 @@ def test_comments_and_events_without_choices_are_nothing() -> None:
         ('{"error": {"message": "no such model", "code": "model_not_found"}}', "no such model (HTTP 400)"),
         ('{"error": "plain"}', "plain (HTTP 400)"),
         ("<html>Bad Gateway</html>", "<html>Bad Gateway</html> (HTTP 400)"),
-        ("", "no explanation (HTTP 400)"),
+        ("", "empty response (HTTP 400)"),
         ("[]", "[] (HTTP 400)"),
     ],
 )
-def test_a_refusal_is_readable(body: str, message: str) -> None:
+def test_error_bodies_become_readable_messages(body: str, message: str) -> None:
     with pytest.raises(AnswerError) as caught:
         ask(Script(status=400, answers=[[body]]))
     assert str(caught.value) == message
 
 
-def test_an_error_in_the_middle_comes_after_what_was_said() -> None:
+def test_an_error_in_the_stream_comes_after_the_pieces_before_it() -> None:
     script = Script(answers=[[*content("half")[:1], 'data: {"error": {"message": "engine lost"}}\n\n']])
     said: list[Piece] = []
     with running(script), ChatClient(script.url) as client, pytest.raises(AnswerError, match="engine lost"):
@@ -109,21 +109,21 @@ def test_an_error_in_the_middle_comes_after_what_was_said() -> None:
 
 
 @pytest.mark.parametrize("tail", [[], content("half")[1:-1]])
-def test_an_answer_without_its_end_mark_was_cut_off(tail: list[str]) -> None:
-    with pytest.raises(AnswerError, match="cut off"):
+def test_an_answer_without_done_is_incomplete(tail: list[str]) -> None:
+    with pytest.raises(AnswerError, match="incomplete"):
         ask(Script(answers=[[*content("half")[:1], *tail]]))
 
 
 @pytest.mark.parametrize("data", ["no json", "[1]", "null", '"text"'])
-def test_an_event_that_is_no_object_is_an_error(data: str) -> None:
+def test_an_event_that_is_not_an_object_is_an_error(data: str) -> None:
     with pytest.raises(AnswerError, match="not a JSON object"):
         ask(Script(answers=[[f"data: {data}\n\n"]]))
 
 
-def test_nobody_there_is_said_with_the_address() -> None:
+def test_a_refused_connection_names_the_address() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
-    with ChatClient(url) as client, pytest.raises(AnswerError, match=f"nobody answers at {url}"):
+    with ChatClient(url) as client, pytest.raises(AnswerError, match=f"cannot connect to {url}"):
         client.model_names()
 
 
@@ -132,7 +132,7 @@ def test_a_server_that_does_not_speak_http_is_an_error() -> None:
         pool.submit(reply_garbage, server)
         with (
             ChatClient(f"http://127.0.0.1:{server.getsockname()[1]}") as client,
-            pytest.raises(AnswerError, match="the connection failed"),
+            pytest.raises(AnswerError, match="connection error"),
         ):
             client.model_names()
 
@@ -145,8 +145,8 @@ def reply_garbage(server: socket.socket) -> None:
 
 
 @pytest.mark.parametrize("url", ["http://h:port", "http://\x00"])
-def test_what_is_no_url_is_a_clear_error(url: str) -> None:
-    with pytest.raises(CommandError, match="is not a URL"):
+def test_an_invalid_url_is_a_clear_error(url: str) -> None:
+    with pytest.raises(CommandError, match="is not a valid URL"):
         ChatClient(url)
 
 
@@ -156,7 +156,7 @@ def test_models_are_named() -> None:
 
 
 @pytest.mark.parametrize("models", ["no json", "[]", '{"data": 3}', '{"data": [{}]}', "{}"])
-def test_a_strange_list_of_models_is_an_error(models: str) -> None:
+def test_an_invalid_list_of_models_is_an_error(models: str) -> None:
     with (
         running(Script(models=models)) as script,
         ChatClient(script.url) as client,
@@ -165,7 +165,7 @@ def test_a_strange_list_of_models_is_an_error(models: str) -> None:
         client.model_names()
 
 
-def test_leaving_an_answer_hangs_up() -> None:
+def test_closing_an_answer_disconnects() -> None:
     with running(Script(answers=[content("half")[:1]], hold=True)) as script, ChatClient(script.url) as client:
         answer = client.answer("m", QUESTION)
         assert next(answer).content == "half"

@@ -1,4 +1,4 @@
-"""SIGINT is obeyed by what a shell started in the background, which has it ignored (`nohup pellucid serve &`)."""
+"""Background jobs, which shells start with SIGINT ignored, handle SIGINT (`nohup pellucid serve &`)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def ignores_sigint(process: psutil.Process) -> bool:
     return bool(int(line.split()[1], 16) >> (signal.SIGINT - 1) & 1)
 
 
-def test_the_stack_stops_and_its_services_have_it_back() -> None:
+def test_the_stack_stops_and_its_services_do_not_ignore_sigint() -> None:
     process = start("serve", "--model", "simulated", "--port", "0")
     read_until_ready(process)
     children = psutil.Process(process.pid).children()

@@ -11,7 +11,7 @@ def pellucid(*arguments: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_there_is_help_for_every_command() -> None:
+def test_every_command_has_help() -> None:
     text = pellucid("--help").stdout
     assert [name for name in ("serve", "chat") if f" {name} " not in text] == []
     for command, option in (("serve", "--model"), ("chat", "--system")):

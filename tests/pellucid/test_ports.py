@@ -16,7 +16,7 @@ def listener(port: int = 0) -> socket.socket:
     return socket.create_server((HOST, port))
 
 
-def test_a_held_port_is_refused_to_the_next_who_asks() -> None:
+def test_a_held_port_is_not_given_out_again() -> None:
     held = HeldPort.take(HOST, 0)
     try:
         other = HeldPort.prefer(HOST, held.port)
@@ -26,7 +26,7 @@ def test_a_held_port_is_refused_to_the_next_who_asks() -> None:
         held.release()
 
 
-def test_a_service_can_listen_on_the_port_that_is_held_for_it() -> None:
+def test_a_service_can_listen_on_its_held_port() -> None:
     held = HeldPort.take(HOST, 0)
     try:
         with listener(held.port) as server, socket.create_connection((HOST, held.port)) as client:
@@ -40,10 +40,10 @@ def test_a_service_can_listen_on_the_port_that_is_held_for_it() -> None:
         held.release()
 
 
-def test_a_taken_port_is_a_clear_error() -> None:
+def test_a_port_in_use_is_a_clear_error() -> None:
     with listener() as server:
         port = server.getsockname()[1]
-        with pytest.raises(CommandError, match=f"port {port} on {HOST} is taken"):
+        with pytest.raises(CommandError, match=f"port {port} on {HOST} is already in use"):
             HeldPort.take(HOST, port)
 
 
@@ -60,12 +60,12 @@ def port_in_time_wait() -> int:
 
 
 @pytest.mark.parametrize("hold", [HeldPort.take, HeldPort.prefer])
-def test_connections_of_an_earlier_server_do_not_count(hold: Callable[[str, int], HeldPort]) -> None:
+def test_time_wait_connections_do_not_block_a_port(hold: Callable[[str, int], HeldPort]) -> None:
     port = port_in_time_wait()
     held = hold(HOST, port)
     try:
         assert held.port == port
-        with pytest.raises(CommandError, match="is taken"):
+        with pytest.raises(CommandError, match="already in use"):
             HeldPort.take(HOST, port)
         with listener(port):
             pass
@@ -73,7 +73,7 @@ def test_connections_of_an_earlier_server_do_not_count(hold: Callable[[str, int]
         held.release()
 
 
-def test_a_preferred_port_that_is_taken_is_replaced() -> None:
+def test_a_preferred_port_in_use_is_replaced() -> None:
     with listener() as server:
         port = server.getsockname()[1]
         held = HeldPort.prefer(HOST, port)
@@ -81,7 +81,7 @@ def test_a_preferred_port_that_is_taken_is_replaced() -> None:
         assert held.port not in (0, port)
 
 
-def test_a_free_preferred_port_is_taken() -> None:
+def test_a_free_preferred_port_is_used() -> None:
     with listener() as server:
         port = server.getsockname()[1]
     held = HeldPort.prefer(HOST, port)
@@ -89,7 +89,7 @@ def test_a_free_preferred_port_is_taken() -> None:
     assert held.port == port
 
 
-def test_of_many_who_want_one_port_at_the_same_moment_one_gets_it() -> None:
+def test_of_concurrent_requests_for_one_port_one_gets_it() -> None:
     with listener() as server:
         port = server.getsockname()[1]
     with ThreadPoolExecutor(8) as pool:
@@ -103,7 +103,7 @@ def test_of_many_who_want_one_port_at_the_same_moment_one_gets_it() -> None:
             one.release()
 
 
-def test_an_address_that_is_not_ours_is_a_clear_error() -> None:
+def test_an_address_of_another_machine_is_a_clear_error() -> None:
     with pytest.raises(CommandError, match="cannot listen on 192\\.0\\.2\\.1"):
         HeldPort.take("192.0.2.1", 0)
 
@@ -124,5 +124,5 @@ def test_a_host_that_cannot_be_resolved_is_a_clear_error() -> None:
         ("box", "box"),
     ],
 )
-def test_where_a_client_finds_a_listener(host: str, expected: str) -> None:
+def test_reachable_host(host: str, expected: str) -> None:
     assert reachable(host) == expected

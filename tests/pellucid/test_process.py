@@ -18,12 +18,12 @@ async def run(module: str, *arguments: str) -> tuple[int, list[str]]:
     return await process.wait(), printed
 
 
-async def test_output_of_both_kinds_arrives_line_by_line(programs: Programs) -> None:
+async def test_stdout_and_stderr_arrive_line_by_line(programs: Programs) -> None:
     programs.write("talks", "import sys; print('one'); print('two', file=sys.stderr); print('three', end='')")
     assert await run("talks") == (0, ["one", "two", "three"])
 
 
-async def test_arguments_and_name_are_those_of_a_main_program(programs: Programs) -> None:
+async def test_the_module_runs_as_main_with_its_arguments(programs: Programs) -> None:
     programs.write("shows", "import sys; print(__name__, sys.argv[0].endswith('shows.py'), sys.argv[1:])")
     assert await run("shows", "--port=1", "x y") == (0, ["__main__ True ['--port=1', 'x y']"])
 
@@ -41,7 +41,7 @@ async def test_an_exception_is_printed(programs: Programs) -> None:
     assert printed[-1] == "ValueError: no luck"
 
 
-async def test_a_killed_process_says_so(programs: Programs) -> None:
+async def test_exit_code_of_a_killed_process(programs: Programs) -> None:
     programs.write("sleeps")
     up = asyncio.Event()
     process = await ServiceProcess.start("sleeps", (), lambda _: up.set())
@@ -52,7 +52,7 @@ async def test_a_killed_process_says_so(programs: Programs) -> None:
     process.terminate()  # Both without effect, and without an error.
 
 
-async def test_a_grandchild_that_keeps_the_output_open_holds_nobody_up(programs: Programs) -> None:
+async def test_a_grandchild_that_keeps_the_output_open_does_not_block_wait(programs: Programs) -> None:
     programs.write(
         "parent",
         """
@@ -68,13 +68,13 @@ async def test_a_grandchild_that_keeps_the_output_open_holds_nobody_up(programs:
     os.kill(grandchild, signal.SIGKILL)
 
 
-async def test_a_group_of_its_own_keeps_ctrl_c_away(programs: Programs) -> None:
+async def test_a_child_has_its_own_process_group(programs: Programs) -> None:
     programs.write("group", "import os; print(os.getpgid(0) == os.getpid())")
     assert await run("group") == (0, ["True"])
 
 
 @given(st.lists(st.binary(max_size=40), max_size=8))
-def test_lines_do_not_depend_on_how_the_bytes_arrive(chunks: list[bytes]) -> None:
+def test_lines_do_not_depend_on_chunking(chunks: list[bytes]) -> None:
     async def collect(pieces: list[bytes]) -> list[str]:
         reader = asyncio.StreamReader()
         found: list[str] = []
@@ -100,15 +100,15 @@ async def collected(data: bytes) -> list[str]:
     return [line async for line in lines(reader)]
 
 
-async def test_a_progress_bar_is_lines() -> None:
+async def test_carriage_returns_end_lines() -> None:
     assert await collected(b"10%\r20%\r\n\n  \ndone") == ["10%", "20%", "done"]
 
 
-async def test_bytes_that_are_no_text_are_shown_as_such() -> None:
+async def test_invalid_utf8_is_replaced() -> None:
     assert await collected(b"a\xffb\n") == ["a\ufffdb"]
 
 
-async def test_an_endless_line_comes_in_pieces() -> None:
+async def test_a_long_line_is_split() -> None:
     pieces = await collected(b"x" * 1_000_000)
     assert "".join(pieces) == "x" * 1_000_000
     assert max(map(len, pieces)) <= 2 * 64 * 1024
@@ -123,5 +123,5 @@ async def test_an_endless_line_comes_in_pieces() -> None:
         (-99, "was killed by signal 99"),
     ],
 )
-def test_how_it_ended_in_words(code: int, words: str) -> None:
+def test_how_it_ended(code: int, words: str) -> None:
     assert how_it_ended(code) == words

@@ -23,7 +23,7 @@ def test_a_pipe_gets_every_byte() -> None:
     assert out.getvalue() == "a\x1b[31mb\n"
 
 
-def test_on_a_terminal_thinking_is_dimmed_until_the_answer_begins() -> None:
+def test_on_a_terminal_reasoning_is_dimmed_until_the_answer_begins() -> None:
     out = io.StringIO()
     screen = Screen(out, is_terminal=True)
     for text in ("let me", " see"):
@@ -33,7 +33,7 @@ def test_on_a_terminal_thinking_is_dimmed_until_the_answer_begins() -> None:
     assert out.getvalue() == "\x1b[2mlet me see\x1b[0m\nso\n\x1b[2m(stopped)\x1b[0m\n"
 
 
-def test_thinking_that_is_cut_leaves_nothing_dimmed() -> None:
+def test_interrupted_reasoning_resets_the_terminal() -> None:
     out = io.StringIO()
     screen = Screen(out, is_terminal=True)
     screen.reasoning("let me")
@@ -41,7 +41,7 @@ def test_thinking_that_is_cut_leaves_nothing_dimmed() -> None:
     assert out.getvalue() == "\x1b[2mlet me\x1b[0m\n\n"
 
 
-def test_a_pipe_sees_no_thinking() -> None:
+def test_a_pipe_gets_no_reasoning() -> None:
     out = io.StringIO()
     screen = Screen(out, is_terminal=False)
     screen.reasoning("let me")

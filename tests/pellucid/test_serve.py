@@ -1,4 +1,4 @@
-"""``pellucid serve`` as a person uses it, with the four real services and the simulated model."""
+"""``pellucid serve`` as a user runs it, with the four real services and the simulated model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SERVE = (sys.executable, "-m", "pellucid", "serve")
 
 
 def run_serve(*flags: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The command, where it ends by itself."""
+    """Run the command until it exits."""
     return subprocess.run(
         [*SERVE, *flags],
         env={**os.environ, "COLUMNS": "300", **environment},
@@ -41,7 +41,7 @@ def run_serve(*flags: str, **environment: str) -> subprocess.CompletedProcess[st
 
 
 def post(curl_line: str) -> dict[str, object]:
-    """Send what a curl line would send."""
+    """Send the request of a curl line."""
     words = shlex.split(curl_line)
     assert words[0] == "curl"
     name, _, value = words[words.index("-H") + 1].partition(": ")
@@ -56,25 +56,25 @@ def curl_line(log: str) -> str:
     return line
 
 
-def test_the_printed_line_is_answered(simulated: Stack) -> None:
+def test_the_printed_curl_line_works(simulated: Stack) -> None:
     answer = post(curl_line(simulated.log.read_text()))
     assert answer["object"] == "chat.completion"
     assert answer["model"] == "simulated"
 
 
-def test_the_line_can_be_pasted_whatever_the_model_is_called() -> None:
+def test_the_curl_line_quotes_any_model_name() -> None:
     line = curl_line(banner("http://127.0.0.1:1", "Bob's `best` $model \u00e9"))
     assert json.loads(shlex.split(line)[-1])["model"] == "Bob's `best` $model \u00e9"
 
 
-def test_four_processes_are_children_with_their_own_groups(simulated: Stack) -> None:
+def test_the_four_services_are_children_with_their_own_process_groups(simulated: Stack) -> None:
     processes = [simulated.process(service) for service in SERVICES]
     assert len({process.pid for process in processes}) == 4
     assert {process.ppid() for process in processes} == {simulated.supervisor.pid}
     assert all(os.getpgid(process.pid) == process.pid for process in processes)
 
 
-def test_every_service_says_in_the_log_that_it_is_ready(simulated: Stack) -> None:
+def test_the_log_says_when_each_service_is_ready(simulated: Stack) -> None:
     log = simulated.log.read_text()
     for name in ("gateway", "tokenizer", "engine", "detokenizer"):
         assert re.search(rf"^pellucid +\| {name} started, pid \d+$", log, re.MULTILINE)
@@ -95,7 +95,7 @@ def test_the_chat_talks_to_the_stack(simulated: Stack) -> None:
     assert first == second
 
 
-def test_the_chat_shows_what_the_server_refuses(simulated: Stack) -> None:
+def test_the_chat_shows_the_servers_errors(simulated: Stack) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pellucid", "chat", "--url", simulated.url, "--model", "absent"],
         input="hello\n",
@@ -109,7 +109,7 @@ def test_the_chat_shows_what_the_server_refuses(simulated: Stack) -> None:
 
 
 def started_together(count: int) -> list[str]:
-    """The logs of several stacks that are started at the same moment and stopped when all are ready."""
+    """The logs of several stacks that start at the same moment and stop when all are ready."""
     processes = [
         subprocess.Popen(
             [*SERVE, "--model", "simulated", "--port", "0"],
@@ -140,15 +140,15 @@ def read_until_ready(process: subprocess.Popen[str]) -> str:
     return log
 
 
-def test_stacks_that_start_at_the_same_moment_do_not_meet() -> None:
+def test_stacks_that_start_at_the_same_moment_do_not_conflict() -> None:
     for log in started_together(2):
         assert "ended" not in log
-        assert "again in" not in log
+        assert "restarting" not in log
 
 
 @pytest.fixture
 def own_stack() -> Iterator[Stack]:
-    """A stack that a test may end."""
+    """A stack that a test may stop."""
     with running_stack("--model", "simulated") as stack:
         yield stack
 
@@ -160,10 +160,10 @@ def test_services_die_with_a_killed_supervisor(own_stack: Stack) -> None:
     wait_until_gone(pids)
 
 
-def test_a_service_comes_back_on_its_port(own_stack: Stack) -> None:
+def test_a_killed_service_restarts_on_its_port(own_stack: Stack) -> None:
     before = own_stack.flag("engine_svc", "port")
     own_stack.process("engine_svc").kill()
-    while "engine was killed by SIGKILL; starting it again" not in own_stack.log.read_text():
+    while "engine was killed by SIGKILL; restarting in" not in own_stack.log.read_text():
         assert own_stack.supervisor.is_running()
         time.sleep(0.02)
     own_stack.wait_ready()
@@ -195,19 +195,19 @@ def test_running_streams_finish_when_ctrl_c_is_pressed(tmp_path: Path) -> None:
         while data := os.read(terminal, 4096):
             log += data.decode(errors="replace")
     except OSError:
-        pass  # What Linux says of a terminal that nobody has open any more.
+        pass  # Linux reports a closed pseudo-terminal as an error.
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     wait_until_gone(children)
     assert log.index("stopping gateway") < log.index("stopping tokenizer, engine, detokenizer")
     os.close(terminal)
 
 
-def test_a_taken_port_is_said_at_once_and_nothing_is_started() -> None:
+def test_with_an_http_port_in_use_nothing_is_started() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         done = run_serve("--model", "simulated", "--port", str(port))
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"port {port} on 127.0.0.1 is taken" in done.stderr
+    assert f"port {port} on 127.0.0.1 is already in use" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_a_taken_port_is_said_at_once_and_nothing_is_started() -> None:
         ({"GATEWAY_REQUEST_TIMEOUT": "soon"}, "gateway"),
     ],
 )
-def test_a_wrong_setting_ends_everything_with_its_message_last(environment: dict[str, str], service: str) -> None:
+def test_an_invalid_setting_stops_the_stack_with_its_message_last(environment: dict[str, str], service: str) -> None:
     (name,) = environment
     done = run_serve("--model", "simulated", "--port", "0", **environment)
     assert done.returncode == 2
@@ -226,21 +226,21 @@ def test_a_wrong_setting_ends_everything_with_its_message_last(environment: dict
     assert name.partition("_")[2].lower() in last.lower()
 
 
-def test_a_model_that_is_not_there_is_said_at_once() -> None:
+def test_a_missing_model_is_an_error_before_anything_starts() -> None:
     done = run_serve("--model", "./no/such/folder")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "pellucid: there is no model at ./no/such/folder\n"
+    assert done.stderr == "pellucid: no such file or folder: ./no/such/folder\n"
 
 
-def test_a_file_that_is_no_model_ends_everything(tmp_path: Path) -> None:
+def test_an_invalid_model_file_stops_the_stack(tmp_path: Path) -> None:
     file = tmp_path / "broken.gguf"
     file.write_bytes(b"GGUF and then nothing")
     done = run_serve("--model", str(file), "--port", "0")
     assert done.returncode == 2
-    assert "is not a GGUF file" in done.stdout.rpartition("the last lines of")[2]
+    assert "is not a GGUF file" in done.stdout.rpartition("last lines of")[2]
 
 
-def test_sigterm_while_it_starts_ends_everything() -> None:
+def test_sigterm_during_start_stops_the_stack() -> None:
     process = subprocess.Popen(
         [*SERVE, "--model", "simulated", "--port", "0"],
         stdin=subprocess.DEVNULL,

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from pellucid.errors import CommandError
-from pellucid.stack import BACKENDS, DECIDED_HERE, NAMES, Stack, StackOptions, build
+from pellucid.stack import BACKENDS, MANAGED_VARIABLES, NAMES, Stack, StackOptions, build
 from pellucid.supervisor import Service
 
 OPTIONS = StackOptions(model="/models/m.gguf", served_model_name="m", port=0)
@@ -35,7 +35,7 @@ def test_switches_are_flags_without_a_value(value: bool | None, flag: str | None
         assert [argument for argument in engine.arguments if "deterministic" in argument] == ([flag] if flag else [])
 
 
-def test_there_are_four_services_and_the_gateway_takes_the_clients() -> None:
+def test_the_four_services_and_the_gateway_takes_clients() -> None:
     with built() as stack:
         assert [service.name for service in stack.services] == list(NAMES)
         assert [service.module for service in stack.services] == [
@@ -47,12 +47,12 @@ def test_there_are_four_services_and_the_gateway_takes_the_clients() -> None:
         assert [service.takes_clients for service in stack.services] == [True, False, False, False]
 
 
-def test_the_gateway_is_told_where_the_others_listen() -> None:
+def test_the_gateway_gets_the_addresses_of_the_others() -> None:
     with built() as stack:
         gateway = flags(stack, "gateway")
         for backend in BACKENDS:
-            told = flags(stack, backend.name)
-            assert gateway[f"{backend.name}-addresses"] == f"{told['host']}:{told['port']}"
+            given = flags(stack, backend.name)
+            assert gateway[f"{backend.name}-addresses"] == f"{given['host']}:{given['port']}"
         assert stack.url == f"http://127.0.0.1:{gateway['port']}"
 
 
@@ -67,12 +67,12 @@ def test_the_documented_ports_are_preferred() -> None:
     assert {backend.name: (backend.port, backend.metrics_port) for backend in BACKENDS} == documented
 
 
-def test_a_taken_http_port_is_refused_and_not_replaced() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(CommandError, match="is taken"):
+def test_an_http_port_in_use_is_an_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(CommandError, match="already in use"):
         build(StackOptions(model="simulated", served_model_name="s", port=server.getsockname()[1]), {})
 
 
-def test_model_and_tokenizer_reach_who_reads_them() -> None:
+def test_model_and_tokenizer_reach_the_services_that_read_them() -> None:
     with built(StackOptions(model="/m", served_model_name="name", tokenizer="/t", port=0)) as stack:
         for name in ("tokenizer", "detokenizer"):
             assert flags(stack, name)["model"] == "/m"
@@ -83,18 +83,18 @@ def test_model_and_tokenizer_reach_who_reads_them() -> None:
         assert flags(stack, "gateway")["served-model-name"] == "name"
 
 
-def test_a_simulated_engine_learns_the_vocabulary_from_the_tokenizer() -> None:
+def test_a_simulated_engine_takes_its_vocabulary_from_the_tokenizer() -> None:
     with built(StackOptions(model="simulated", served_model_name="s", tokenizer="/t", port=0)) as stack:
         assert flags(stack, "engine")["tokenizer"] == "/t"
 
 
-def test_what_was_not_asked_for_is_left_to_the_services() -> None:
+def test_options_that_were_not_given_are_not_passed_on() -> None:
     with built() as stack:
         assert set(flags(stack, "engine")) == {"host", "port", "metrics-port", "model", "served-model", "log-format"}
         assert "tool-parser" not in flags(stack, "gateway")
 
 
-def test_settings_that_were_asked_for_are_flags() -> None:
+def test_given_options_become_flags() -> None:
     options = StackOptions(
         model="simulated",
         served_model_name="s",
@@ -117,22 +117,22 @@ def test_ports_and_hosts_from_the_environment_are_kept() -> None:
         assert flags(stack, "gateway")["engine-addresses"] == f"127.0.0.1:{free}"
 
 
-def test_a_port_from_the_environment_that_is_taken_is_an_error() -> None:
+def test_a_port_from_the_environment_in_use_is_an_error() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
-        pytest.raises(CommandError, match="is taken"),
+        pytest.raises(CommandError, match="already in use"),
     ):
         build(OPTIONS, {"TOKENIZER_METRICS_PORT": str(server.getsockname()[1])})
 
 
 @pytest.mark.parametrize("value", ["", "x", "-1", "65536", "1e3"])
-def test_a_port_from_the_environment_that_is_none_is_an_error(value: str) -> None:
-    with pytest.raises(CommandError, match="is not a port"):
+def test_an_invalid_port_from_the_environment_is_an_error(value: str) -> None:
+    with pytest.raises(CommandError, match=r"ENGINE_PORT=.* is not a port number"):
         build(OPTIONS, {"ENGINE_PORT": value})
 
 
-@pytest.mark.parametrize("name", sorted(DECIDED_HERE))
-def test_a_variable_that_contradicts_the_stack_is_refused(name: str) -> None:
+@pytest.mark.parametrize("name", sorted(MANAGED_VARIABLES))
+def test_managed_variables_are_refused(name: str) -> None:
     with pytest.raises(CommandError, match=name):
         build(OPTIONS, {name: "x"})
 
@@ -148,7 +148,7 @@ def test_a_service_is_killed_only_after_its_drain_time() -> None:
         assert find(stack, "gateway").stop_seconds > 25
 
 
-def test_logs_are_for_people_unless_somebody_says_otherwise() -> None:
+def test_the_log_format_is_console_unless_set() -> None:
     with built(environment={"ENGINE_LOG_FORMAT": "json"}) as stack:
         assert "log-format" not in flags(stack, "engine")
         assert flags(stack, "gateway")["log-format"] == "console"

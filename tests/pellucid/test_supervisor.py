@@ -1,4 +1,4 @@
-"""The supervisor with real processes: restart, back-off, giving up, draining in order, killing."""
+"""The supervisor with real processes: restart, backoff, giving up, drain order, kill."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import pytest
 from pellucid import supervisor as supervisor_module
 from pellucid.backoff import BackoffPolicy
 from pellucid.supervisor import EXIT_BAD_SETTINGS, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_STOPPED, Service, Supervisor
-from tests.pellucid.children import Programs, Recorder, at_once, is_alive, service
+from tests.pellucid.children import Programs, Recorder, immediately, is_alive, service
 
-QUICK = BackoffPolicy(first=0.01, cap=0.04, forgiven_after=60.0)
+QUICK = BackoffPolicy(first=0.01, cap=0.04, reset_after=60.0)
 
 
 @asynccontextmanager
 async def supervised(services: Sequence[Service]) -> AsyncIterator[tuple[Supervisor, Recorder, asyncio.Task[int]]]:
-    """A running supervisor, which is killed at the end if it has not stopped by then."""
+    """A running supervisor, killed at the end if it still runs."""
     recorder = Recorder()
     supervisor = Supervisor(services, recorder, QUICK)
     running = asyncio.create_task(supervisor.run())
@@ -33,7 +33,7 @@ async def supervised(services: Sequence[Service]) -> AsyncIterator[tuple[Supervi
     assert not any(is_alive(pid) for pids in recorder.pids.values() for pid in pids)
 
 
-async def test_all_are_started_and_said_to_be_ready(programs: Programs) -> None:
+async def test_all_services_start_and_are_reported_ready(programs: Programs) -> None:
     names = [programs.write("front"), programs.write("back")]
     async with supervised([service(name) for name in names]) as (_, recorder, _running):
         await recorder.saw("line", "front", "up")
@@ -42,7 +42,7 @@ async def test_all_are_started_and_said_to_be_ready(programs: Programs) -> None:
         assert all(is_alive(recorder.pids[name][0]) for name in names)
 
 
-async def test_a_stack_with_one_that_is_not_ready_is_not_ready(programs: Programs) -> None:
+async def test_the_stack_is_not_ready_until_every_service_is(programs: Programs) -> None:
     names = [programs.write("front"), programs.write("back")]
     async with supervised([service(names[0]), service(names[1], ready=False)]) as (_, recorder, _running):
         await recorder.saw("line", "back", "up")
@@ -50,7 +50,7 @@ async def test_a_stack_with_one_that_is_not_ready_is_not_ready(programs: Program
         assert ("all ready",) not in recorder.events
 
 
-async def test_a_killed_service_is_started_again_and_the_others_are_left_alone(programs: Programs) -> None:
+async def test_a_killed_service_restarts_and_the_others_keep_running(programs: Programs) -> None:
     services = [service(programs.write(name)) for name in ("front", "back")]
     async with supervised(services) as (_, recorder, _running):
         await recorder.saw("line", "front", "up")
@@ -65,7 +65,7 @@ async def test_a_killed_service_is_started_again_and_the_others_are_left_alone(p
         assert ("ended", "back", "was killed by SIGKILL", "again in 0.01") in recorder.events
 
 
-async def test_one_that_ends_in_order_is_started_again_too(programs: Programs) -> None:
+async def test_a_service_that_exits_with_0_restarts(programs: Programs) -> None:
     async with supervised([service(programs.write("back"))]) as (_, recorder, _running):
         await recorder.saw("line", "back", "up")
         os.kill(recorder.pids["back"][0], signal.SIGTERM)
@@ -82,27 +82,27 @@ async def test_delays_grow_while_a_service_that_was_ready_keeps_failing(programs
         assert delays[:4] == ["again in 0.01", "again in 0.02", "again in 0.04", "again in 0.04"]
 
 
-async def test_bad_settings_stop_everything_and_are_not_tried_again(programs: Programs) -> None:
+async def test_an_invalid_setting_stops_the_stack_without_a_restart(programs: Programs) -> None:
     programs.write("back", "import sys; print('unknown setting X', file=sys.stderr); sys.exit(2)")
     services = [service(programs.write("front")), service("back", ready=False)]
     async with supervised(services) as (_, recorder, running):
         assert await running == EXIT_BAD_SETTINGS
         assert len(recorder.pids["back"]) == 1
-        assert ("gave up", "back", "a setting is wrong", "unknown setting X") in recorder.events
+        assert ("gave up", "back", "invalid setting", "unknown setting X") in recorder.events
         assert ("ended", "back", "exited with code 2", "for good") in recorder.events
 
 
-async def test_a_service_that_never_came_up_is_given_up_after_three_tries(programs: Programs) -> None:
+async def test_a_service_that_fails_three_times_before_ready_stops_the_stack(programs: Programs) -> None:
     programs.write("back", "raise OSError('no such model')")
     async with supervised([service("back", ready=False)]) as (_, recorder, running):
         assert await running == EXIT_FAILED
         assert len(recorder.pids["back"]) == 3
         gave_up = recorder.events[-1]
-        assert gave_up[:3] == ("gave up", "back", "it failed 3 times and was never ready")
+        assert gave_up[:3] == ("gave up", "back", "failed 3 times before becoming ready")
         assert gave_up[-1] == "OSError: no such model"
 
 
-async def test_the_one_that_takes_clients_ends_first(programs: Programs) -> None:
+async def test_the_service_that_takes_clients_stops_first(programs: Programs) -> None:
     services = [service(programs.write(n), takes_clients=n == "front") for n in ("back_a", "front", "back_b")]
     async with supervised(services) as (supervisor, recorder, running):
         for one in services:
@@ -115,7 +115,7 @@ async def test_the_one_that_takes_clients_ends_first(programs: Programs) -> None
         assert len(order) == 5
 
 
-async def test_while_it_drains_nothing_is_started_again(programs: Programs) -> None:
+async def test_nothing_restarts_while_draining(programs: Programs) -> None:
     programs.write(
         "front",
         """
@@ -139,7 +139,7 @@ async def test_while_it_drains_nothing_is_started_again(programs: Programs) -> N
         assert {name: len(pids) for name, pids in recorder.pids.items()} == {"front": 1, "back": 1}
 
 
-DEAF = """
+IGNORES_SIGTERM = """
     import signal, time
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     print("up", flush=True)
@@ -149,7 +149,9 @@ DEAF = """
 
 
 async def test_a_second_stop_kills(programs: Programs) -> None:
-    services = [service(programs.write(name, DEAF), takes_clients=name == "front") for name in ("front", "back")]
+    services = [
+        service(programs.write(name, IGNORES_SIGTERM), takes_clients=name == "front") for name in ("front", "back")
+    ]
     async with supervised(services) as (supervisor, recorder, running):
         await recorder.saw("line", "front", "up")
         await recorder.saw("line", "back", "up")
@@ -159,15 +161,15 @@ async def test_a_second_stop_kills(programs: Programs) -> None:
         assert await running == EXIT_INTERRUPTED
 
 
-async def test_one_that_does_not_end_in_its_time_is_killed(programs: Programs) -> None:
-    services = [service(programs.write("back", DEAF), stop_seconds=0.1)]
+async def test_a_service_that_exceeds_its_stop_time_is_killed(programs: Programs) -> None:
+    services = [service(programs.write("back", IGNORES_SIGTERM), stop_seconds=0.1)]
     async with supervised(services) as (supervisor, recorder, running):
         await recorder.saw("line", "back", "up")
         supervisor.stop()
         assert await running == EXIT_STOPPED
 
 
-async def test_stopping_before_anything_was_started_starts_nothing(programs: Programs) -> None:
+async def test_stop_before_run_starts_nothing(programs: Programs) -> None:
     recorder = Recorder()
     supervisor = Supervisor([service(programs.write("back"))], recorder, QUICK)
     supervisor.stop()
@@ -175,7 +177,7 @@ async def test_stopping_before_anything_was_started_starts_nothing(programs: Pro
     assert recorder.pids == {}
 
 
-async def test_stopping_while_it_waits_to_start_one_again_does_not_wait(programs: Programs) -> None:
+async def test_stop_during_backoff_returns_at_once(programs: Programs) -> None:
     programs.write("back", "print('up')")
     recorder = Recorder()
     supervisor = Supervisor([service("back")], recorder, BackoffPolicy(first=3600.0, cap=3600.0))
@@ -186,7 +188,7 @@ async def test_stopping_while_it_waits_to_start_one_again_does_not_wait(programs
 
 
 def hangs_once() -> tuple[asyncio.Event, Callable[[], Awaitable[None]]]:
-    """A process that hangs when the event is set, and the next one that does not."""
+    """An event, and a liveness probe that reports a hang once after the event is set."""
     hung = asyncio.Event()
 
     async def hang() -> None:
@@ -196,7 +198,7 @@ def hangs_once() -> tuple[asyncio.Event, Callable[[], Awaitable[None]]]:
     return hung, hang
 
 
-async def test_a_service_that_hangs_is_ended_and_started_again(programs: Programs) -> None:
+async def test_a_hung_service_is_stopped_and_restarted(programs: Programs) -> None:
     hung, hang = hangs_once()
     services = [service(programs.write("front")), service(programs.write("back"), hang=hang)]
     async with supervised(services) as (_, recorder, _running):
@@ -208,24 +210,26 @@ async def test_a_service_that_hangs_is_ended_and_started_again(programs: Program
         assert len(recorder.pids["front"]) == 1
 
 
-async def test_one_that_hangs_and_is_deaf_is_killed(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hung_service_that_ignores_sigterm_is_killed(
+    programs: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(supervisor_module, "_HUNG_SECONDS", 0.1)
     hung, hang = hangs_once()
-    async with supervised([service(programs.write("back", DEAF), hang=hang)]) as (_, recorder, _running):
+    async with supervised([service(programs.write("back", IGNORES_SIGTERM), hang=hang)]) as (_, recorder, _running):
         await recorder.saw("line", "back", "up")
         hung.set()
         await recorder.saw("ended", "back", "was killed by SIGKILL", "again in 0.01")
         await recorder.saw("line", "back", "up", times=2)
 
 
-async def test_one_that_is_not_ready_yet_is_not_asked_whether_it_hangs(programs: Programs) -> None:
-    async with supervised([service(programs.write("back"), ready=False, hang=at_once)]) as (_, recorder, _running):
+async def test_liveness_is_not_probed_before_readiness(programs: Programs) -> None:
+    async with supervised([service(programs.write("back"), ready=False, hang=immediately)]) as (_, recorder, _running):
         await recorder.saw("line", "back", "up")
         await asyncio.sleep(0.2)
         assert ("hangs", "back") not in recorder.events
 
 
-async def test_one_that_drains_is_left_its_time(programs: Programs) -> None:
+async def test_liveness_is_not_probed_while_draining(programs: Programs) -> None:
     slow = """
         import signal, sys, time
         def end(*_):

@@ -13,7 +13,7 @@ NAMES = ("gateway", "tokenizer", "engine", "detokenizer")
 
 
 def written(act: object, *, terminal: bool = False, **console: object) -> str:
-    """What the terminal shows when ``act`` has been done with it."""
+    """The output after ``act(terminal)``."""
     out = io.StringIO()
     assert callable(act)
     with Terminal(Console(file=out, force_terminal=terminal, width=80), NAMES, "the banner") as shown:
@@ -21,7 +21,7 @@ def written(act: object, *, terminal: bool = False, **console: object) -> str:
     return out.getvalue()
 
 
-def test_lines_have_the_name_of_their_service_in_front() -> None:
+def test_lines_begin_with_the_name_of_their_service() -> None:
     assert written(lambda t: t.line("engine", "loading [bold]weights[/bold] :smile:")) == (
         "engine      | loading [bold]weights[/bold] :smile:\n"
     )
@@ -39,12 +39,12 @@ def test_colours_of_a_service_are_kept_on_a_terminal_and_dropped_in_a_pipe() -> 
     assert written(act) == "engine      | red\n"
 
 
-def test_a_restart_is_told_with_its_reason_and_its_delay() -> None:
+def test_a_restart_is_shown_with_reason_and_delay() -> None:
     text = written(lambda t: t.ended("engine", "was killed by SIGKILL", 0.25))
-    assert "engine was killed by SIGKILL; starting it again in 0.25 s" in text
+    assert "engine was killed by SIGKILL; restarting in 0.25 s" in text
 
 
-def test_an_end_for_good_promises_nothing() -> None:
+def test_an_end_without_restart_shows_no_delay() -> None:
     text = written(lambda t: t.ended("engine", "exited with code 2", None))
     assert "engine exited with code 2\n" in text
 
@@ -53,26 +53,26 @@ def test_the_banner_can_be_copied() -> None:
     assert "\nthe banner\n" in f"\n{written(lambda t: t.all_ready())}"
 
 
-def test_the_last_lines_of_a_hopeless_service_are_the_last_thing_shown() -> None:
+def test_the_last_lines_of_a_failed_service_are_shown_last() -> None:
     def act(terminal: Terminal) -> None:
-        terminal.gave_up("engine", "a setting is wrong", ["why it is wrong"])
+        terminal.gave_up("engine", "invalid setting", ["the reason"])
         terminal.line("gateway", "much more")
 
     lines = written(act).splitlines()
-    assert lines[-2:] == ["pellucid    | the last lines of engine were:", "engine      | why it is wrong"]
+    assert lines[-2:] == ["pellucid    | last lines of engine:", "engine      | the reason"]
 
 
 def test_the_ports_and_pids_are_shown() -> None:
     assert "engine started, pid 17" in written(lambda t: t.starting("engine", 17))
 
 
-def test_progress_says_how_far_each_service_is() -> None:
+def test_progress_shows_the_state_of_each_service() -> None:
     progress = Progress(("a", "b"))
     progress.set("a", "ready")
     assert progress.text() == "a ready, b starting (0 s)"
 
 
-def test_on_a_terminal_progress_is_drawn_and_taken_away() -> None:
+def test_on_a_terminal_progress_is_drawn_and_removed() -> None:
     drawn = threading.Event()
 
     class Screen(io.StringIO):
@@ -88,7 +88,7 @@ def test_on_a_terminal_progress_is_drawn_and_taken_away() -> None:
     assert screen.getvalue().rstrip().endswith("the banner")
 
 
-def test_a_terminal_that_is_stuck_holds_nobody_up_and_lines_are_counted() -> None:
+def test_a_blocked_terminal_drops_and_counts_lines() -> None:
     go_on = threading.Event()
 
     class Stuck(io.StringIO):
@@ -103,7 +103,7 @@ def test_a_terminal_that_is_stuck_holds_nobody_up_and_lines_are_counted() -> Non
         go_on.set()
     text = out.getvalue()
     assert "engine      | 0\n" in text
-    assert "lines were not shown" in text
+    assert "lines dropped" in text
 
 
 WITHOUT_A_READER = """
@@ -119,7 +119,7 @@ print("went on", file=sys.stderr)
 """
 
 
-def test_a_terminal_that_went_away_is_no_reason_to_stop() -> None:
+def test_a_closed_terminal_does_not_stop_the_program() -> None:
     program = subprocess.Popen(
         [sys.executable, "-c", WITHOUT_A_READER],
         stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Children do not outlive the process that started them, however it ends."""
+"""Children die with the process that started them, however it ends."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_children_die_with_their_supervisor(programs: Programs, number: signal.S
     wait_until_gone(pids)
 
 
-def test_a_busy_child_dies_too(programs: Programs) -> None:
+def test_a_busy_child_dies_with_its_supervisor(programs: Programs) -> None:
     programs.write("sleeps", "print('up', flush=True)\nwhile True: pass")
     parent, pids = start_parent()
     parent.kill()
@@ -52,7 +52,7 @@ def test_a_busy_child_dies_too(programs: Programs) -> None:
     wait_until_gone(pids)
 
 
-def test_without_a_supervisor_it_lives_as_long_as_standard_input(tmp_path: Path) -> None:
+def test_a_tethered_process_lives_as_long_as_its_standard_input_is_open(tmp_path: Path) -> None:
     (tmp_path / "sleeps.py").write_text("import time\nprint('up', flush=True)\ntime.sleep(60)")
     child = subprocess.Popen(
         [sys.executable, "-m", "pellucid.tether", "sleeps"],

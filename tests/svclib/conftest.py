@@ -7,5 +7,5 @@ from svclib.session import outbox
 
 @pytest.fixture(autouse=True)
 def _no_gap_between_frames(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sessions are tested by turns of the event loop, not by time."""
+    """Session tests count turns of the event loop, not time."""
     monkeypatch.setattr(outbox, "FRAME_SECONDS", 0.0)

@@ -1,6 +1,6 @@
-"""A service to test ``svclib.server`` with: speaks the detokenizer's contract and answers each token with a letter.
+"""A service for tests of ``svclib.server``: the detokenizer's API, answering each token with a letter.
 
-Its settings tell it to load slowly or to fail at start.
+Its settings can make it start slowly or fail at start.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from protos.v1 import detokenizer_pb2 as pb
 from protos.v1 import detokenizer_pb2_grpc as pb_grpc
 from svclib.config import ServiceSettings, SettingsError
 from svclib.errors import InvalidRequest
-from svclib.server import Health, run, unary
+from svclib.health import Health
+from svclib.server import run
 from svclib.session import Call, SessionServer
+from svclib.status import unary
 
 
 class EchoSettings(ServiceSettings):
@@ -40,7 +42,7 @@ class EchoServicer(pb_grpc.DetokenizerServicer):
 
     @unary
     async def GetInfo(self, request: pb.DetokenizerInfoRequest, context: Any) -> pb.DetokenizerInfo:
-        raise InvalidRequest("an echo knows nothing", param="the_field", retry_after=3.0)
+        raise InvalidRequest("not implemented", param="the_field", retry_after=3.0)
 
     async def echo(self, call: Call[pb.FormatRequest, pb.FormatInput, pb.FormatEvent]) -> None:
         async for message in call:
@@ -76,7 +78,7 @@ class EchoService:
         await self.servicer.sessions.drain()
 
     async def stop(self) -> None:
-        sys.stderr.write("given back\n")
+        sys.stderr.write("released\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A session without a network: the client's frames go straight to a ``SessionServer`` and back."""
+"""A session without a network: frames pass directly between a ``SessionClient`` and a ``SessionServer``."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ FormatCall = Call[pb.FormatRequest, pb.FormatInput, pb.FormatEvent]
 
 
 class Pipe:
-    """Stands for one transport call; ``cut`` breaks it as a dying peer would."""
+    """Replaces one gRPC call; ``cut`` breaks it as the death of a peer would."""
 
     def __init__(self, server: SessionServer, frames: AsyncIterator[Any]) -> None:
         self.frames: list[Any] = []
-        """Every frame that came back."""
+        """Every frame from the server."""
         self.sizes: list[int] = []
-        """Their bytes when they came; the reader merges what it has not read into what it holds."""
+        """Size of each in bytes on arrival; the client later merges messages in place."""
         self.client_reads = asyncio.Event()
         self.client_reads.set()
         self.server_reads = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Peers that hang: they answer nothing, and their kernel keeps the connection open."""
+"""Hung peers, whose connections stay open: keepalive detects them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from svclib.session import SessionClient, SessionServer
 from tests.svclib.echo_service import EchoServicer
 from tests.svclib.pipe import FormatCall, FormatClient, opening, request
 
-NOTICED_SECONDS = 15 + 15
-"""What the options say, and time for a busy machine."""
+DETECTION_SECONDS = 15 + 15
+"""Keepalive time and timeout, plus slack for a busy machine."""
 
 
 @asynccontextmanager
@@ -49,19 +49,19 @@ async def child(module: str, *arguments: str) -> AsyncIterator[asyncio.subproces
 
 
 class Watching(EchoServicer):
-    """Notes when its request begins and when it is given up."""
+    """Records when its request begins and when it is cancelled."""
 
     def __init__(self) -> None:
         self.sessions = SessionServer(self.wait, pb.DetokenizerServerFrame)
         self.begun = asyncio.Event()
-        self.given_up = asyncio.Event()
+        self.cancelled = asyncio.Event()
 
     async def wait(self, call: FormatCall) -> None:
         self.begun.set()
         try:
             await asyncio.Event().wait()
         finally:
-            self.given_up.set()
+            self.cancelled.set()
 
 
 async def a_service_hangs() -> None:
@@ -80,7 +80,7 @@ async def a_service_hangs() -> None:
                 stream.send(pb.FormatInput(token_ids=[0]))
                 await anext(stream)
                 process.send_signal(signal.SIGSTOP)
-                async with asyncio.timeout(NOTICED_SECONDS):
+                async with asyncio.timeout(DETECTION_SECONDS):
                     with pytest.raises(PeerLost):
                         await anext(stream)
 
@@ -90,10 +90,10 @@ async def a_client_hangs() -> None:
     async with listening(servicer) as address, child("tests.svclib.hanging_client", address) as process:
         await servicer.begun.wait()
         process.send_signal(signal.SIGSTOP)
-        async with asyncio.timeout(NOTICED_SECONDS):
-            await servicer.given_up.wait()
+        async with asyncio.timeout(DETECTION_SECONDS):
+            await servicer.cancelled.wait()
 
 
-async def test_a_hung_service_and_a_hung_client_are_noticed() -> None:
-    """Both at once, because it takes as long as it takes."""
+async def test_a_hung_service_and_a_hung_client_are_detected() -> None:
+    """Concurrently, because each takes up to 15 seconds."""
     await asyncio.gather(a_service_hangs(), a_client_hangs())

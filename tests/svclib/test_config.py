@@ -26,7 +26,7 @@ def test_an_unknown_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         EchoSettings.load([])
 
 
-def test_variables_of_others_are_none_of_its_business(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_with_other_prefixes_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTHER_PORT", "x")
     assert EchoSettings.load([]).port == 0
 
@@ -44,7 +44,7 @@ class PairSettings(EchoSettings):
         raise ValueError("the two do not fit")
 
 
-def test_a_fault_between_settings_is_told_as_it_is() -> None:
+def test_a_conflict_between_settings_keeps_its_message() -> None:
     with pytest.raises(SettingsError, match=r"^the two do not fit$"):
         PairSettings.load([])
 

@@ -16,7 +16,7 @@ def make(cls: type[ServiceError]) -> ServiceError:
     return InternalError() if cls is InternalError else cls("why", param="field", retry_after=1.5)
 
 
-def test_every_class_has_a_row_and_every_name_is_its_own() -> None:
+def test_every_class_has_a_row_and_names_are_unique() -> None:
     assert set(all_errors()) == set(TABLE)
     assert len({row.name for row in TABLE.values()}) == len(TABLE)
 
@@ -51,14 +51,14 @@ def test_names_in_the_docstring_are_the_classes() -> None:
         assert f" {cls.__name__}" in tree
 
 
-def test_unforeseen_exceptions_become_internal_errors() -> None:
+def test_unexpected_exceptions_become_internal_errors() -> None:
     error = public(ValueError("the secret of the house"))
     assert type(error) is InternalError
     assert error.message == "internal error"
     assert public(error) is error
 
 
-def test_a_name_nobody_knows_is_an_internal_error() -> None:
+def test_an_unknown_name_is_an_internal_error() -> None:
     error = from_wire("made_up", "from the future", param=None, retry_after=None)
     assert type(error) is InternalError
     assert row_for(error).http == 500

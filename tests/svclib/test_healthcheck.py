@@ -34,13 +34,13 @@ def test_only_serving_is_healthy(status: str, expected: bool) -> None:
         assert is_serving(address) is expected
 
 
-def test_nobody_there_is_not_healthy() -> None:
+def test_without_a_listener_it_is_not_healthy() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
     assert not is_serving(address)
 
 
-def test_the_exit_code_tells() -> None:
+def test_exit_codes() -> None:
     with service(health_pb2.HealthCheckResponse.SERVING) as address:
         assert subprocess.run([sys.executable, "-m", "svclib.healthcheck", address], check=False).returncode == 0
     assert subprocess.run([sys.executable, "-m", "svclib.healthcheck", address], check=False).returncode == 1

@@ -16,8 +16,8 @@ ENTRY = len(content("x" * 100).SerializeToString())
 
 
 def inbox(allowance: Allowance, overflowed: list[str] | None = None, name: str = "") -> Inbox[pb.FormatEvent]:
-    told = overflowed if overflowed is not None else []
-    return Inbox(allowance, lambda: told.append(name))
+    calls = overflowed if overflowed is not None else []
+    return Inbox(allowance, lambda: calls.append(name))
 
 
 def fill(box: Inbox[pb.FormatEvent], count: int) -> None:
@@ -34,7 +34,7 @@ async def read_all(box: Inbox[pb.FormatEvent]) -> list[pb.FormatEvent]:
         return events
 
 
-async def test_what_waits_may_be_as_much_as_the_limit() -> None:
+async def test_messages_up_to_the_limit_may_wait() -> None:
     allowance = Allowance(SessionLimits(waiting=10 * ENTRY))
     box = inbox(allowance)
     fill(box, 1 + 10)  # the first one is not counted
@@ -45,7 +45,7 @@ async def test_what_waits_may_be_as_much_as_the_limit() -> None:
     assert allowance.num_bytes == 0
 
 
-async def test_one_message_more_ends_the_request() -> None:
+async def test_one_message_over_the_limit_ends_the_request() -> None:
     overflowed: list[str] = []
     allowance = Allowance(SessionLimits(waiting=10 * ENTRY))
     box = inbox(allowance, overflowed)
@@ -58,7 +58,7 @@ async def test_one_message_more_ends_the_request() -> None:
     assert (overflowed, allowance.num_bytes) == ([""], 0)
 
 
-async def test_who_reads_gets_room_again() -> None:
+async def test_reading_frees_the_allowance() -> None:
     box = inbox(Allowance(SessionLimits(waiting=10 * ENTRY)))
     for _ in range(50):
         fill(box, 11)
@@ -66,7 +66,7 @@ async def test_who_reads_gets_room_again() -> None:
     assert not box.ended
 
 
-async def test_of_many_that_hold_too_much_together_the_largest_ends() -> None:
+async def test_over_the_session_limit_the_largest_request_ends() -> None:
     overflowed: list[str] = []
     allowance = Allowance(SessionLimits(waiting=10 * ENTRY, waiting_in_all=20 * ENTRY))
     boxes = {name: inbox(allowance, overflowed, name) for name in "abc"}
@@ -79,7 +79,7 @@ async def test_of_many_that_hold_too_much_together_the_largest_ends() -> None:
     assert [name for name, box in boxes.items() if box.ended] == ["b"]
 
 
-async def test_an_answer_that_was_whole_and_is_dropped_is_an_error() -> None:
+async def test_a_complete_answer_that_is_dropped_is_an_error() -> None:
     allowance = Allowance(SessionLimits(waiting=10 * ENTRY, waiting_in_all=10 * ENTRY))
     whole, other = inbox(allowance), inbox(allowance)
     fill(whole, 9)
@@ -89,7 +89,7 @@ async def test_an_answer_that_was_whole_and_is_dropped_is_an_error() -> None:
         await whole.get()
 
 
-async def test_leaving_gives_back() -> None:
+async def test_drop_frees_the_allowance() -> None:
     allowance = Allowance(SessionLimits(waiting=10 * ENTRY))
     box = inbox(allowance)
     fill(box, 8)
@@ -97,7 +97,7 @@ async def test_leaving_gives_back() -> None:
     assert allowance.num_bytes == 0
 
 
-async def test_a_long_backlog_comes_in_portions_and_lets_others_run() -> None:
+async def test_a_long_backlog_is_read_in_portions_that_yield_to_other_tasks() -> None:
     box = inbox(Allowance(SessionLimits()))
     fill(box, 20_000)
     box.end()
@@ -117,7 +117,7 @@ async def test_a_long_backlog_comes_in_portions_and_lets_others_run() -> None:
     assert turns >= len(events) - 2
 
 
-async def test_the_error_comes_after_what_waited() -> None:
+async def test_the_error_comes_after_the_waiting_messages() -> None:
     box = inbox(Allowance(SessionLimits()))
     fill(box, 3)
     box.end(InvalidRequest("no"))
@@ -139,7 +139,7 @@ messages = st.builds(
 
 
 @given(st.lists(messages, min_size=1, max_size=8))
-def test_waiting_merges_as_protobuf_merges(given_messages: list[pb.FormatEvent]) -> None:
+def test_waiting_messages_merge_as_protobuf_merges(given_messages: list[pb.FormatEvent]) -> None:
     merged = pb.FormatEvent()
     for message in given_messages:
         merged.MergeFrom(message)
@@ -154,15 +154,15 @@ def test_waiting_merges_as_protobuf_merges(given_messages: list[pb.FormatEvent])
 
 
 async def test_a_reader_without_a_task() -> None:
-    told: list[str] = []
+    calls: list[str] = []
     box = inbox(Allowance(SessionLimits()))
     assert (box.take(), box.is_over, box.has_more) == (None, False, False)
     box.put(pb.FormatEvent(finish_reason="a"))
-    box.watch(lambda: told.append("news"))
-    assert told == ["news"]
+    box.watch(lambda: calls.append("update"))
+    assert calls == ["update"]
     box.put(pb.FormatEvent(completion_tokens=2))
     box.end(PeerLost("gone"))
-    assert told == ["news"] * 3
+    assert calls == ["update"] * 3
     found = box.take()
     assert found is not None
     assert (found.finish_reason, found.completion_tokens) == ("a", 2)

@@ -31,14 +31,14 @@ def logged(*flags: str) -> str:
     ).stderr  # fmt: skip
 
 
-def test_for_machines_a_fault_is_one_line_of_json() -> None:
+def test_json_logs_an_exception_on_one_line() -> None:
     first, second = map(json.loads, logged().splitlines())
     assert (first["event"], first["level"], first["service"]) == ("it broke", "error", "echo")
     assert first["exception"].endswith("ZeroDivisionError: division by zero")
     assert (second["event"], second["level"], second["service"]) == ("from a library", "warning", "echo")
 
 
-def test_for_people_a_fault_is_the_traceback_that_python_prints() -> None:
+def test_console_logs_an_exception_as_python_prints_it() -> None:
     text = logged("--log-format", "console")
     assert "it broke" in text
     assert "Traceback (most recent call last):" in text
@@ -46,11 +46,11 @@ def test_for_people_a_fault_is_the_traceback_that_python_prints() -> None:
     assert "\x1b" not in text
 
 
-def test_the_level_holds_for_libraries_too() -> None:
+def test_the_log_level_applies_to_libraries() -> None:
     assert "library" not in logged("--log-level", "error")
 
 
-async def test_a_watch_that_is_open_while_a_service_stops_is_no_error() -> None:
+async def test_an_open_health_watch_at_shutdown_logs_no_error() -> None:
     async with service() as running, connect((await running.wait_for("started"))["address"]) as channel:
         watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
         assert (await anext(aiter(watch))).status

@@ -12,13 +12,13 @@ from svclib import memory
 
 
 @pytest.fixture(autouse=True)
-def _looked_up_anew() -> Iterator[None]:
+def _uncached_glibc() -> Iterator[None]:
     memory._glibc.cache_clear()
     yield
     memory._glibc.cache_clear()
 
 
-def test_it_asks_the_c_library_where_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trim_memory_calls_malloc_trim(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
 
     class Glibc:
@@ -30,13 +30,13 @@ def test_it_asks_the_c_library_where_that_can(monkeypatch: pytest.MonkeyPatch) -
     assert calls == [0]
 
 
-def test_elsewhere_it_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trim_memory_without_malloc_trim_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     memory.trim_memory()
 
 
 @pytest.mark.parametrize(("held", "trims"), [((9, 0), 0), ((10, 6), 0), ((10, 5), 1), ((10, 5, 2), 1), ((30, 9, 4), 1)])
-async def test_the_heap_is_trimmed_when_half_of_the_most_is_gone(
+async def test_the_heap_is_trimmed_when_usage_falls_to_half_its_peak(
     held: tuple[int, ...], trims: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[None] = []
@@ -50,7 +50,7 @@ async def test_the_heap_is_trimmed_when_half_of_the_most_is_gone(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="read from /proc")
-def test_address_space_grows_with_what_is_taken() -> None:
+def test_address_space_grows_with_mapped_memory() -> None:
     before = memory.address_space()
     # Not a bytearray: malloc may give it address space that the process already has.
     with mmap.mmap(-1, 100_000_000) as taken:
@@ -60,7 +60,7 @@ def test_address_space_grows_with_what_is_taken() -> None:
         assert len(taken) <= after - before < 2 * len(taken)
 
 
-def test_where_nobody_tells_it_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_address_space_is_none_without_proc(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: object, **__: object) -> None:
         raise FileNotFoundError
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -11,12 +12,12 @@ from svclib.session.outbox import Outbox
 from tests.svclib.pipe import content
 
 ENTRY = 32 + len(content("x" * 100).SerializeToString())
-"""An entry and its message, as they are counted."""
+"""Counted bytes of an entry with its message."""
 
 
 def outbox(max_bytes: int, overflowed: list[int] | None = None) -> Outbox:
-    told = overflowed if overflowed is not None else []
-    return Outbox(pb.DetokenizerServerFrame, "event", max_bytes=max_bytes, on_overflow=lambda: told.append(1))
+    overflows = overflowed if overflowed is not None else []
+    return Outbox(pb.DetokenizerServerFrame, "event", max_bytes=max_bytes, on_overflow=lambda: overflows.append(1))
 
 
 def fill(box: Outbox, count: int, first_id: int = 1) -> None:
@@ -24,7 +25,7 @@ def fill(box: Outbox, count: int, first_id: int = 1) -> None:
         box.merge(first_id + number, content("x" * 100))
 
 
-async def test_as_much_as_the_limit_may_wait() -> None:
+async def test_entries_up_to_the_limit_may_wait() -> None:
     overflowed: list[int] = []
     box = outbox(10 * ENTRY, overflowed)
     fill(box, 10)
@@ -34,7 +35,7 @@ async def test_as_much_as_the_limit_may_wait() -> None:
     assert (overflowed, box.num_bytes) == ([], 0)
 
 
-async def test_beyond_it_nothing_is_kept_or_sent_any_more() -> None:
+async def test_after_an_overflow_nothing_is_kept_or_sent() -> None:
     overflowed: list[int] = []
     box = outbox(10 * ENTRY, overflowed)
     fill(box, 11)
@@ -45,7 +46,7 @@ async def test_beyond_it_nothing_is_kept_or_sent_any_more() -> None:
         await anext(aiter(box.frames()))
 
 
-async def test_who_takes_frames_makes_room() -> None:
+async def test_taking_frames_frees_space() -> None:
     overflowed: list[int] = []
     box = outbox(10 * ENTRY, overflowed)
     frames = aiter(box.frames())
@@ -55,7 +56,7 @@ async def test_who_takes_frames_makes_room() -> None:
     assert (overflowed, box.num_bytes) == ([], 0)
 
 
-async def test_entries_without_a_message_count_too() -> None:
+async def test_entries_without_a_message_count() -> None:
     overflowed: list[int] = []
     box = outbox(320, overflowed)
     for number in range(11):
@@ -63,13 +64,13 @@ async def test_entries_without_a_message_count_too() -> None:
     assert overflowed == [1]
 
 
-async def test_what_comes_soon_after_a_frame_shares_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_entries_soon_after_a_frame_share_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FRAME_SECONDS", 0.05)
     box = outbox(1000 * ENTRY)
     frames = aiter(box.frames())
     fill(box, 1)
     assert len((await anext(frames)).entries) == 1
-    next_frame = asyncio.create_task(anext(frames))
+    next_frame: asyncio.Future[Any] = asyncio.ensure_future(anext(frames))
     for number in range(3):
         fill(box, 1, first_id=10 + number)
         await asyncio.sleep(0)

@@ -93,10 +93,10 @@ async def test_serves_sessions_and_drains_on_sigterm() -> None:
             stream.send(pb.FormatInput(token_ids=[1], finish_reason="stop"))
             assert [text_of(event) async for event in stream] == ["b"]
         assert await running.end() == 0
-        assert "given back" in running.lines
+        assert "released" in running.lines
 
 
-async def test_drain_time_is_a_bound() -> None:
+async def test_drain_time_is_limited() -> None:
     async with (
         service("--drain-seconds", "0.2") as running,
         connect((await running.wait_for("started"))["address"]) as channel,
@@ -134,7 +134,7 @@ async def test_a_failed_start_has_its_exit_code(kind: str, code: int) -> None:
         assert await running.end() == code
 
 
-async def test_a_taken_port_is_a_clear_error() -> None:
+async def test_a_port_in_use_is_a_clear_error() -> None:
     async with service() as first:
         address = (await first.wait_for("started"))["address"]
         async with service("--port", address.rpartition(":")[2]) as second:
@@ -143,7 +143,7 @@ async def test_a_taken_port_is_a_clear_error() -> None:
 
 
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
-async def test_an_ipv6_address_is_a_host() -> None:
+async def test_an_ipv6_host() -> None:
     async with service("--host", "::1") as running, connect((await running.wait_for("started"))["address"]) as channel:
         await running.wait_for("serving")
         assert await health(channel) == SERVING
@@ -161,7 +161,7 @@ async def test_killing_it_loses_the_session_at_once() -> None:
                     await anext(stream)
 
 
-async def test_a_fault_in_one_request_is_hidden_logged_and_alone() -> None:
+async def test_an_exception_ends_one_request_and_is_logged_but_not_sent() -> None:
     async with service() as running, connect((await running.wait_for("started"))["address"]) as channel:
         await running.wait_for("serving")
         sessions = client(channel)
@@ -184,7 +184,11 @@ async def test_a_unary_error_keeps_class_parameter_and_retry_hint() -> None:
         assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
         error = from_rpc_error(caught.value, peer="echo")
         assert type(error) is InvalidRequest
-        assert (error.message, error.param, error.retry_after) == ("an echo knows nothing", "the_field", 3.0)
+        assert (error.message, error.param, error.retry_after) == (
+            "not implemented",
+            "the_field",
+            3.0,
+        )
 
 
 async def test_reflection_and_metrics() -> None:
@@ -211,8 +215,8 @@ async def watch_until_it_ends(channel: grpc.aio.Channel, seen: asyncio.Event) ->
     return statuses
 
 
-async def test_nothing_comes_after_the_reason_why_a_start_failed() -> None:
-    """Whoever watches is told that it is over; a watch that the server had to cancel would print a traceback."""
+async def test_a_failed_start_ends_health_watches_without_a_traceback() -> None:
+    """A ``Watch`` that the stopping server cancels would make gRPC print a traceback after the reason."""
     flags = ("--start-error", "setting", "--start-seconds", "1")
     seen = asyncio.Event()
     async with service(*flags) as running, connect((await running.wait_for("started"))["address"]) as channel:
@@ -224,7 +228,7 @@ async def test_nothing_comes_after_the_reason_why_a_start_failed() -> None:
         assert "Traceback" not in "".join(running.lines)
 
 
-async def test_nothing_comes_after_the_last_line_when_it_is_stopped_with_a_session_open() -> None:
+async def test_shutdown_with_an_open_session_prints_no_traceback() -> None:
     async with service() as running, connect((await running.wait_for("started"))["address"]) as channel:
         await running.wait_for("serving")
         seen = asyncio.Event()

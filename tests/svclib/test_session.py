@@ -27,7 +27,7 @@ def peers(handler: Handling, limits: SessionLimits = DEFAULT_LIMITS, **options: 
 
 
 async def echo(call: FormatCall) -> None:
-    """Answers each input with as many letters as it has tokens, until one is the end."""
+    """Answers each input with one letter per token, until an input has a finish reason."""
     async for message in call:
         call.emit(content("".join(chr(97 + token) for token in message.token_ids)))
         if message.finish_reason:
@@ -127,7 +127,7 @@ async def test_a_service_error_keeps_its_message_and_parameter() -> None:
     assert (caught.value.param, caught.value.retry_after) == ("tool_parser", 2.5)
 
 
-async def test_any_other_exception_is_hidden() -> None:
+async def test_any_other_exception_is_sent_as_internal_error() -> None:
     async def handler(call: FormatCall) -> None:
         raise RuntimeError("the secret of the house")
 
@@ -136,7 +136,7 @@ async def test_any_other_exception_is_hidden() -> None:
             await anext(stream)
 
 
-async def test_a_handler_whose_work_is_cancelled_says_so() -> None:
+async def test_a_cancelled_await_in_a_handler_is_an_internal_error() -> None:
     async def handler(call: FormatCall) -> None:
         work: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         work.cancel()
@@ -293,7 +293,7 @@ async def test_a_deadline_that_is_met_leaves_nothing_behind() -> None:
     assert both.client.num_open == 0
 
 
-async def test_the_opening_travels() -> None:
+async def test_the_opening_reaches_the_handler() -> None:
     seen = []
 
     async def handler(call: FormatCall) -> None:
@@ -332,7 +332,7 @@ async def test_draining_refuses_new_requests_and_waits_for_the_running() -> None
     await asyncio.wait_for(draining, 5)
 
 
-async def test_a_number_used_twice_ends_the_session() -> None:
+async def test_an_entry_id_used_twice_ends_the_session() -> None:
     async def frames():
         frame = pb.DetokenizerClientFrame()
         for _ in range(2):
@@ -349,7 +349,7 @@ async def test_a_number_used_twice_ends_the_session() -> None:
     assert server.num_open == 0
 
 
-async def test_words_for_unknown_requests_are_dropped() -> None:
+async def test_entries_of_unknown_requests_are_dropped() -> None:
     async def frames():
         frame = pb.DetokenizerClientFrame()
         frame.entries.add(id=7).cancel.SetInParent()
@@ -390,8 +390,8 @@ async def test_large_requests_are_spread_over_frames() -> None:
     assert max(sizes) < 10_000_000
 
 
-async def test_what_waits_for_a_slow_reader_is_spread_over_frames() -> None:
-    """One frame of it all would be more than the transport takes, and that would end everybody's session."""
+async def test_the_backlog_of_a_slow_reader_is_spread_over_frames() -> None:
+    """A single frame would exceed the transport's message limit and end the whole session."""
     megabyte = "x" * 1_000_000
 
     async def handler(call: FormatCall) -> None:
@@ -410,7 +410,7 @@ FEW = SessionLimits(waiting=2_000, waiting_in_all=6_000, unsent=4_000)
 
 
 async def flood(call: FormatCall) -> None:
-    """Says more than may wait."""
+    """Emits more than may wait."""
     for _ in range(1_000):
         call.emit(content("x" * 100))
         await asyncio.sleep(0)
@@ -433,7 +433,7 @@ async def test_a_reader_that_stops_ends_its_request_and_no_other() -> None:
     assert both.client._allowance.num_bytes == 0
 
 
-async def test_a_reader_that_keeps_up_may_get_any_amount() -> None:
+async def test_a_reader_that_keeps_up_has_no_limit() -> None:
     async def handler(call: FormatCall) -> None:
         for _ in range(1_000):
             call.emit(content("x" * 100))
@@ -443,7 +443,7 @@ async def test_a_reader_that_keeps_up_may_get_any_amount() -> None:
         assert sum([len(text_of(event)) async for event in stream]) == 100_000
 
 
-async def test_a_handler_that_does_not_read_is_ended() -> None:
+async def test_a_handler_that_does_not_read_is_cancelled() -> None:
     both = peers(wait_for_ever, FEW)
     async with both.client.open(request(), opening()) as stream:
         for _ in range(100):

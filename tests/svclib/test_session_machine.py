@@ -1,4 +1,4 @@
-"""The session as a state machine: whatever the two ends do, in any order, each request ends once and nothing leaks."""
+"""The session as a state machine: after any sequence of actions each request has ended once, and nothing leaks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FLOOD = 40
 
 @dataclass(eq=False)
 class Served:
-    """What the server's handler was told to do, and what it saw."""
+    """Commands for the server's handler, and what it received."""
 
     commands: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
     inputs: list[int] = field(default_factory=list)
@@ -31,7 +31,7 @@ class Served:
 
 @dataclass(eq=False)
 class Asked:
-    """What the client's reader saw."""
+    """What the client's reader received."""
 
     name: str
     text: str = ""

@@ -24,7 +24,7 @@ class OnSession(Generic[StreamT]):
         self._stream.leave()
 
     def watch(self, on_news: Callable[[], None], on_slow: Callable[[ServiceError], None]) -> None:
-        self._stream.when_too_slow(on_slow)
+        self._stream.on_overflow(on_slow)
         self._stream.watch(on_news)
 
     @property

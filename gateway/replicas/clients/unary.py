@@ -44,7 +44,7 @@ class UnaryCalls:
             task = asyncio.current_task()
             if call in self._running or (task is not None and task.cancelling()):
                 raise
-            raise PeerLost(f"the {self._peer} went away", retry_after=1.0) from None
+            raise PeerLost(f"lost the connection to the {self._peer}", retry_after=1.0) from None
         finally:
             self._running.discard(call)
 

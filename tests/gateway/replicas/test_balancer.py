@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gateway.replicas import health
 from gateway.replicas.balancer import Balancer, Replica
 from svclib.errors import InternalError, Unavailable
-from svclib.liveness import Patience
+from svclib.liveness import ProbePolicy
 from tests.gateway.running import Peer, until
 from tests.gateway.scripted import ScriptedEngine
 
@@ -176,12 +176,12 @@ async def test_who_cannot_describe_itself_is_not_ready_until_it_can() -> None:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Silence is noticed after some hundredths of a second."""
-    monkeypatch.setattr(health, "PATIENCE", Patience(interval=0.02, answer_seconds=0.2, max_unanswered=2))
+    monkeypatch.setattr(health, "PROBE_POLICY", ProbePolicy(interval=0.02, timeout=0.2, max_failures=2))
 
 
 def test_silence_is_noticed_within_three_seconds() -> None:
-    assert health.PATIENCE.longest <= 3.0
-    assert health.PATIENCE.max_unanswered > 1, "a gateway that was held up itself would blame everybody"
+    assert health.PROBE_POLICY.longest <= 3.0
+    assert health.PROBE_POLICY.max_failures > 1, "a gateway that was blocked itself would count every peer as hung"
 
 
 async def test_a_replica_that_does_not_answer_is_not_ready_until_it_does(impatient: None) -> None:
@@ -203,7 +203,7 @@ async def test_a_replica_that_does_not_answer_is_not_ready_until_it_does(impatie
 
 
 async def test_a_replica_that_is_late_once_stays_ready(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "PATIENCE", Patience(interval=0.02, answer_seconds=0.6, max_unanswered=2))
+    monkeypatch.setattr(health, "PROBE_POLICY", ProbePolicy(interval=0.02, timeout=0.6, max_failures=2))
     peer = Peer(ScriptedEngine())
     await peer.start()
     made: Names = Balancer("engine", [peer.address], NamedClient, describe)

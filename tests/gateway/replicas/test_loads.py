@@ -10,7 +10,7 @@ import httpx2
 
 from protos.v1 import engine_pb2
 from svclib.metrics import serve_metrics
-from svclib.server import unary
+from svclib.status import unary
 from tests.gateway.running import MODEL, scripted_stack, until
 from tests.gateway.scripted import ScriptedEngine
 

@@ -1,4 +1,4 @@
-"""Imports inside of the gateway run in one direction: from the process down to the policies."""
+"""Imports inside the gateway run in one direction: from the process down to the policies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.contracts.test_borders import ROOT, imports, sources
 
-ROOMS = {
+ALLOWED_IMPORTS = {
     "policy": set[str](),
     "config": set[str](),
     "http": {"policy"},
@@ -21,12 +21,12 @@ ROOMS = {
     "server": {"policy", "config", "http", "gateway", "app"},
     "__main__": {"config", "server"},
 }
-"""What each room may import beside itself; a module at the top is a room of its own."""
+"""The packages that each package may import besides itself; a top-level module counts as a package."""
 ENDPOINTS = sorted(path.name for path in (ROOT / "gateway" / "api").iterdir() if (path / "route.py").exists())
 
 
-def room(name: str) -> str:
-    """The room of ``gateway.room.module``."""
+def package(name: str) -> str:
+    """The package of ``gateway.PACKAGE.module``."""
     return name.split(".")[1]
 
 
@@ -34,38 +34,38 @@ def inside(path: Path) -> list[str]:
     return [name for name in imports(path) if name.startswith("gateway.")]
 
 
-def test_every_room_is_in_the_table() -> None:
+def test_every_gateway_package_is_in_the_table() -> None:
     assert {path.relative_to(ROOT / "gateway").parts[0].removesuffix(".py") for path in sources("gateway")} - {
         "__init__"
-    } == set(ROOMS)
+    } == set(ALLOWED_IMPORTS)
 
 
-def test_the_table_has_one_direction() -> None:
-    above = {name: set(others) for name, others in ROOMS.items()}
+def test_the_table_has_no_cycles() -> None:
+    above = {name: set(others) for name, others in ALLOWED_IMPORTS.items()}
     while above:
         lowest = {name for name, others in above.items() if not others}
         assert lowest, f"these import each other: {sorted(above)}"
         above = {name: others - lowest for name, others in above.items() if name not in lowest}
 
 
-@pytest.mark.parametrize("name", sorted(ROOMS))
-def test_a_room_imports_what_is_below_it(name: str) -> None:
+@pytest.mark.parametrize("name", sorted(ALLOWED_IMPORTS))
+def test_gateway_packages_import_only_what_the_table_allows(name: str) -> None:
     for path in sources("gateway"):
         if path.relative_to(ROOT / "gateway").parts[0].removesuffix(".py") == name:
-            strangers = {room(each) for each in inside(path)} - ROOMS[name] - {name}
-            assert not strangers, f"{path} imports {strangers}"
+            forbidden = {package(each) for each in inside(path)} - ALLOWED_IMPORTS[name] - {name}
+            assert not forbidden, f"{path} imports {forbidden}"
 
 
 @pytest.mark.parametrize("name", ENDPOINTS)
-def test_an_endpoint_is_its_own(name: str) -> None:
-    """It shares with the others what stands beside them, and nobody but the application knows it."""
+def test_an_endpoint_is_imported_only_by_itself_and_the_app(name: str) -> None:
+    """Endpoints share only the modules of ``gateway/api/``, and only the application imports them."""
     for path in sources("gateway"):
         named = [each for each in inside(path) if each.startswith(f"gateway.api.{name}.")]
         is_its_own = path.is_relative_to(ROOT / "gateway" / "api" / name)
         assert is_its_own or path.name == "app.py" or not named, f"{path} imports {named}"
 
 
-def test_a_record_and_events_know_no_json() -> None:
+def test_generation_does_not_import_orjson() -> None:
     for path in sources("gateway/generation"):
         if path.name != "constraint.py":  # It reads the schemas of tools.
             assert "orjson" not in set(imports(path)), path
