@@ -9,139 +9,33 @@ import shutil
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated, Final
 
 import typer
 from rich.console import Console
 
-from pellucid import model
+from pellucid import model, options
 from pellucid.stack import DEFAULT_HANG_SECONDS, DEFAULT_PORT, LOOPBACK, NAMES, Stack, StackOptions, build
 from pellucid.supervisor import Supervisor
 from pellucid.terminal import Terminal
 
-_ENGINE_PANEL: Final = "Engine"
-_FORMAT_PANEL: Final = "Output format"
-
 
 def serve(
-    model_name: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            envvar="ENGINE_MODEL",
-            help="Hugging Face id, folder, .gguf file, or `simulated`.",
-            show_default=model.DEFAULT_MODEL_NAME,
-        ),
-    ] = None,
-    tokenizer: Annotated[
-        str | None,
-        typer.Option(
-            envvar="TOKENIZER_TOKENIZER",
-            help="Tokenizer: Hugging Face id, folder or .gguf file.",
-            show_default="the model's own",
-        ),
-    ] = None,
-    served_model_name: Annotated[
-        str | None,
-        typer.Option(
-            envvar="GATEWAY_SERVED_MODEL_NAME",
-            help="Model name in the API.",
-            show_default="the id, or the name of the folder or file",
-        ),
-    ] = None,
-    host: Annotated[str, typer.Option(envvar="GATEWAY_HOST", help="Address to listen on for HTTP.")] = LOOPBACK,
-    port: Annotated[
-        int, typer.Option(envvar="GATEWAY_PORT", min=0, max=65535, help="HTTP port; 0 picks a free one.")
-    ] = DEFAULT_PORT,
-    hang_seconds: Annotated[
-        float,
-        typer.Option(
-            envvar="PELLUCID_HANG_SECONDS",
-            min=0,
-            help="Restart a service that has not responded to liveness probes for this many seconds; 0: never.",
-        ),
-    ] = DEFAULT_HANG_SECONDS,
-    tool_parser: Annotated[
-        str | None,
-        typer.Option(
-            envvar="GATEWAY_TOOL_PARSER",
-            help="Tool call format of the model, or `none`.",
-            show_default="detected from the chat template",
-            rich_help_panel=_FORMAT_PANEL,
-        ),
-    ] = None,
-    reasoning_parser: Annotated[
-        str | None,
-        typer.Option(
-            envvar="GATEWAY_REASONING_PARSER",
-            help="Reasoning format of the model, or `none`.",
-            show_default="detected from the chat template",
-            rich_help_panel=_FORMAT_PANEL,
-        ),
-    ] = None,
-    dtype: Annotated[
-        str | None,
-        typer.Option(
-            envvar="ENGINE_DTYPE",
-            help="Precision of weights and KV cache: `float32`, `bfloat16` or `auto`.",
-            show_default="auto",
-            rich_help_panel=_ENGINE_PANEL,
-        ),
-    ] = None,
-    quantization: Annotated[
-        str | None,
-        typer.Option(
-            envvar="ENGINE_QUANTIZATION",
-            help="Quantisation: `int8`, `int16`, `none` (floating point) or `auto`: `int8` for quantised GGUF files, "
-            "such as the default model, on CPUs with fast int8 instructions and without --dtype; else `none`.",
-            show_default="auto",
-            rich_help_panel=_ENGINE_PANEL,
-        ),
-    ] = None,
-    speculation: Annotated[
-        str | None,
-        typer.Option(
-            envvar="ENGINE_SPECULATION",
-            help="Speculative decoding: `ngram` (prompt lookup), `off` or `auto`: `ngram` where the model is "
-            "batch-invariant, as with `int8`, so that output cannot change.",
-            show_default="auto",
-            rich_help_panel=_ENGINE_PANEL,
-        ),
-    ] = None,
-    max_model_len: Annotated[
-        int | None,
-        typer.Option(
-            envvar="ENGINE_MAX_MODEL_LEN",
-            help="Maximum tokens of prompt and output together.",
-            show_default="the model's limit",
-            rich_help_panel=_ENGINE_PANEL,
-        ),
-    ] = None,
-    max_num_seqs: Annotated[
-        int | None,
-        typer.Option(envvar="ENGINE_MAX_NUM_SEQS", help="Maximum sequences per step.", rich_help_panel=_ENGINE_PANEL),
-    ] = None,
-    max_num_batched_tokens: Annotated[
-        int | None,
-        typer.Option(
-            envvar="ENGINE_MAX_NUM_BATCHED_TOKENS", help="Token budget per step.", rich_help_panel=_ENGINE_PANEL
-        ),
-    ] = None,
-    kv_cache_memory_mb: Annotated[
-        int | None,
-        typer.Option(
-            envvar="ENGINE_KV_CACHE_MEMORY_MB", help="Memory of the KV cache, MiB.", rich_help_panel=_ENGINE_PANEL
-        ),
-    ] = None,
-    deterministic: Annotated[
-        bool | None,
-        typer.Option(
-            envvar="ENGINE_DETERMINISTIC",
-            help="Batch-invariant: a request has the same output whatever else runs; slower in plain torch.",
-            show_default="no",
-            rich_help_panel=_ENGINE_PANEL,
-        ),
-    ] = None,
+    model_name: options.Model = None,
+    tokenizer: options.Tokenizer = None,
+    served_model_name: options.ServedModelName = None,
+    host: options.Host = LOOPBACK,
+    port: options.Port = DEFAULT_PORT,
+    hang_seconds: options.HangSeconds = DEFAULT_HANG_SECONDS,
+    tool_parser: options.ToolParser = None,
+    reasoning_parser: options.ReasoningParser = None,
+    dtype: options.Dtype = None,
+    quantization: options.Quantization = None,
+    speculation: options.Speculation = None,
+    max_model_len: options.MaxModelLen = None,
+    max_num_seqs: options.MaxNumSeqs = None,
+    max_num_batched_tokens: options.MaxNumBatchedTokens = None,
+    kv_cache_memory_mb: options.KvCacheMemoryMb = None,
+    deterministic: options.Deterministic = None,
 ) -> None:
     """Start all four services on this machine and restart those that fail. Ctrl-C stops them.
 
@@ -149,7 +43,7 @@ def serve(
     `python -m engine_svc --help` lists the engine's.
     """
     found = model.find(model_name, _notice)
-    options = StackOptions(
+    chosen = StackOptions(
         model=found.location,
         served_model_name=served_model_name or found.name,
         tokenizer=model.find_tokenizer(tokenizer, _notice) if tokenizer else None,
@@ -168,9 +62,9 @@ def serve(
             "deterministic": deterministic,
         },
     )
-    stack = build(options, os.environ)
+    stack = build(chosen, os.environ)
     try:
-        code = asyncio.run(_run(stack, options.served_model_name))
+        code = asyncio.run(_run(stack, chosen.served_model_name))
     finally:
         stack.release()
     raise typer.Exit(code)
