@@ -53,18 +53,10 @@ class GenerateEvent:
 class ContentDelta:
     text: str
 
-    @property
-    def num_chars(self) -> int:
-        return len(self.text)
-
 
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
     text: str
-
-    @property
-    def num_chars(self) -> int:
-        return len(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +67,6 @@ class ToolCallDelta:
     id: str
     name: str
     arguments: str
-
-    @property
-    def num_chars(self) -> int:
-        return len(self.arguments)
 
 
 Delta: TypeAlias = ContentDelta | ReasoningDelta | ToolCallDelta

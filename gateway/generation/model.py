@@ -35,7 +35,6 @@ class Model:
     """None: calls can be read, but the model cannot be made to write them."""
     eos_token_ids: tuple[int, ...]
     """Tokens that end the output of a prompt that no template has rendered."""
-    template_version: str
     fingerprint: str
     """Changes with the weights, their element type and the template; see ``system_fingerprint``."""
     warnings: tuple[str, ...]

@@ -33,10 +33,6 @@ class GenerateInput:
     constraint: Constraint | None = None
     thinking: Thinking | None = None
     """Without it a constraint holds from the first token."""
-    output_ids: Sequence[int] = ()
-    """What the one choice has generated before; it goes on after it."""
-    choice_index: int = 0
-    """Which choice of the client's request the first one is."""
 
 
 @dataclass(frozen=True, slots=True)
