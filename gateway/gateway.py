@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from gateway.config import Settings, split
 from gateway.generation.pipeline import Pipeline
 from gateway.http.bodies import Bodies, ReadingLimits
-from gateway.http.reader import JsonReader
+from gateway.http.json_body import JsonReader
 from gateway.metrics import GatewayMetrics
 from gateway.policy.admission import Admission
 from gateway.replicas.balancer import Balancer

@@ -23,8 +23,9 @@ from gateway.gateway import Gateway
 from gateway.generation.events import Event
 from gateway.generation.record import RequestRecord
 from gateway.http.bodies import client_address
+from gateway.http.disconnect import while_connected
 from gateway.http.errors import ClientGone, Problem
-from gateway.http.receiving import check_json_headers, while_connected
+from gateway.http.json_body import check_json_headers
 from gateway.policy.admission import Permit
 from gateway.policy.interrupt import Interrupt
 from gateway.policy.limits import MAX_IGNORED_NAME_CHARS, MAX_IGNORED_NAMES

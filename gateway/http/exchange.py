@@ -18,7 +18,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ConnectionHooks:
     """What an exchange needs of its connection."""
 
     writer: Writer
@@ -27,11 +27,30 @@ class Line:
     default_headers: list[tuple[bytes, bytes]]
 
 
+def scope_of(head: Head, *, server: Any, client: Any, state: dict[str, Any]) -> Scope:
+    """The ASGI scope of a request."""
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": head.version,
+        "server": server,
+        "client": client,
+        "scheme": "http",
+        "method": head.method,
+        "root_path": "",
+        "path": head.path,
+        "raw_path": head.raw_path,
+        "query_string": head.query,
+        "headers": head.headers,
+        "state": state,
+    }
+
+
 class Exchange:
     """Between the last byte of a head and the last byte of its answer."""
 
-    def __init__(self, line: Line, scope: Scope, head: Head, *, keep_alive: bool) -> None:
-        self._line = line
+    def __init__(self, hooks: ConnectionHooks, scope: Scope, head: Head, *, keep_alive: bool) -> None:
+        self._hooks = hooks
         self._scope = scope
         self._response = Response(head.method, head.version, keep_alive=keep_alive)
         self._owes_continue = head.expects_continue
@@ -73,7 +92,7 @@ class Exchange:
 
     def probe(self) -> None:
         """Send a byte of the answer ahead, to learn whether the client still reads."""
-        self._line.writer.write(self._response.probe())
+        self._hooks.writer.write(self._response.probe())
 
     async def run(self, app: ASGIApp) -> None:
         """Have the application answer."""
@@ -83,14 +102,14 @@ class Exchange:
             log.exception("request failed")
         finally:
             if not self.is_complete and not self.is_disconnected:
-                self._line.writer.end()
+                self._hooks.writer.end()
 
     async def receive(self) -> Message:
         if self._owes_continue and not self.is_started:
             self._owes_continue = False
-            self._line.writer.write(CONTINUE)
+            self._hooks.writer.write(CONTINUE)
         if not self.is_disconnected and not self.is_complete:
-            self._line.resume_reading()
+            self._hooks.resume_reading()
             await self._news.wait()
             self._news.clear()
         if self.is_disconnected or self.is_complete:
@@ -100,7 +119,7 @@ class Exchange:
 
     async def send(self, message: Message) -> None:
         """Returns when little waits to be written; what is for a client that left is thrown away."""
-        await self._line.writer.drain()
+        await self._hooks.writer.drain()
         if self.is_disconnected:
             return
         if message["type"] == "http.response.start":
@@ -112,15 +131,15 @@ class Exchange:
         # Whoever has not been told to go on may send the body or not, so its connection has no known next request.
         if self._owes_continue:
             self.end_connection()
-        headers = [*self._line.default_headers, *message["headers"]]
-        self._line.writer.write(self._response.start(message["status"], headers))
+        headers = [*self._hooks.default_headers, *message["headers"]]
+        self._hooks.writer.write(self._response.start(message["status"], headers))
 
     def _write_body(self, message: dict[str, Any] | Message) -> None:
         if self.is_complete:
             raise RuntimeError("the answer is complete")
         is_last = not message.get("more_body", False)
-        self._line.writer.write(self._response.body(message.get("body", b""), is_last=is_last))
+        self._hooks.writer.write(self._response.body(message.get("body", b""), is_last=is_last))
         if is_last:
             self.is_complete = True
             self._news.set()
-            self._line.on_complete()
+            self._hooks.on_complete()

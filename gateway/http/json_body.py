@@ -1,23 +1,61 @@
-"""Request bodies: bytes to a JSON object, within limits, with an error that says where the fault is.
+"""JSON request bodies: headers, parsing within limits, and errors that name the field at fault.
 
-orjson reads the good ones. It stops at the first fault and knows only its position, so a refused body is read again by
-the tolerant parser of the standard library, to name the field whose text is no Unicode or whose number is not finite.
+orjson parses the body. It stops at the first fault and reports only its position, so a rejected body is parsed again by
+the more tolerant standard library, to name the field whose text is not Unicode or whose number is not finite.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import re
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
 
 import orjson
+from starlette.datastructures import Headers
 
-from gateway.policy.limits import MAX_JSON_DEPTH, MAX_JSON_VALUES
-from svclib.errors import InvalidRequest
+from gateway.policy.limits import INLINE_JSON_BYTES, JSON_THREADS, MAX_JSON_DEPTH, MAX_JSON_VALUES
+from svclib.errors import InvalidRequest, UnsupportedMediaType
 
+RequestT = TypeVar("RequestT")
+
+_MEDIA_TYPE: Final = "application/json"
+_UTF_8: Final = frozenset({"utf-8", "utf8"})
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+def check_json_headers(headers: Headers) -> None:
+    """Raises ``UnsupportedMediaType`` for anything but plain JSON. A missing content-type means JSON."""
+    media_type, _, parameters = headers.get("content-type", _MEDIA_TYPE).lower().partition(";")
+    if media_type.strip() != _MEDIA_TYPE:
+        raise UnsupportedMediaType(f"content-type must be {_MEDIA_TYPE}, not {media_type.strip() or 'empty'}")
+    charset = parameters.strip().removeprefix("charset=").strip('"')
+    if parameters.strip().startswith("charset=") and charset not in _UTF_8:
+        raise UnsupportedMediaType("the charset of JSON must be utf-8")
+    if headers.get("content-encoding", "identity").lower() != "identity":
+        raise UnsupportedMediaType("compressed bodies are not supported")
+
+
+class JsonReader:
+    """Parses small bodies on the event loop and large ones in a small thread pool, so that they do not block the loop.
+
+    Admission bounds how many wait for the pool.
+    """
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(JSON_THREADS, thread_name_prefix="json")
+
+    async def read(self, body: bytes, read: Callable[[Mapping[str, Any]], RequestT]) -> RequestT:
+        """The result of ``read`` for the JSON object in a body. Raises ``InvalidRequest`` naming the field at fault."""
+        if len(body) <= INLINE_JSON_BYTES:
+            return read(parse_object(body))
+        return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: read(parse_object(body)))
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 def parse_object(body: bytes) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gateway.http import connection as connection_module
+from gateway.http import closing as closing_module
 from tests.gateway.http.wire import answer_to, chat, chat_body, connect, opened, parse, read_all
 from tests.gateway.running import Stack, scripted_stack, until
 from tests.gateway.sse import collect
@@ -101,7 +101,7 @@ def test_who_asks_first_and_is_refused_may_send_its_body_or_not(shared: Stack) -
 
 
 async def test_a_client_that_reads_nothing_more_does_not_linger(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_module, "LINGER_SECONDS", 0.1)
+    monkeypatch.setattr(closing_module, "LINGER_SECONDS", 0.1)
     async with scripted_stack() as stack, opened(stack) as (reader, writer):
         writer.write(b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
         assert b"alive" in await asyncio.wait_for(reader.read(), 20)
@@ -109,7 +109,7 @@ async def test_a_client_that_reads_nothing_more_does_not_linger(monkeypatch: pyt
 
 
 async def test_a_client_that_sends_on_and_on_does_not_linger(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_module, "DISCARD_SECONDS", 0.3)
+    monkeypatch.setattr(closing_module, "DISCARD_SECONDS", 0.3)
     async with scripted_stack() as stack, opened(stack) as (reader, writer):
         writer.write(b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
         while stack.http_server.server_state.connections or not reader.at_eof():

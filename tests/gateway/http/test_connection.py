@@ -10,6 +10,7 @@ from contextlib import closing, suppress
 import httpx2
 import pytest
 
+from gateway.http import closing as closing_module
 from gateway.http import connection as connection_module
 from gateway.policy.limits import MAX_HEAD_BYTES
 from tests.gateway.http.wire import answer_to, connect
@@ -94,7 +95,7 @@ async def test_a_head_that_does_not_come_to_its_end(monkeypatch: pytest.MonkeyPa
 
 
 async def test_what_follows_a_refused_body_is_read_away_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_module, "MAX_DISCARDED_BYTES", 2**20)
+    monkeypatch.setattr(closing_module, "MAX_DISCARDED_BYTES", 2**20)
     async with scripted_stack() as stack:
         host, _, port = stack.url.removeprefix("http://").partition(":")
         for size, is_closed in ((2**20, False), (2**22, True)):
@@ -112,7 +113,7 @@ async def test_what_follows_a_refused_body_is_read_away_up_to_a_limit(monkeypatc
 
 
 async def test_a_refused_client_does_not_linger(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_module, "LINGER_SECONDS", 0.1)
+    monkeypatch.setattr(closing_module, "LINGER_SECONDS", 0.1)
     async with scripted_stack() as stack:
         host, _, port = stack.url.removeprefix("http://").partition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
@@ -213,3 +214,8 @@ def test_an_offered_upgrade_is_passed_over(shared: Stack, offer: tuple[bytes, ..
 def test_a_tunnel_is_refused(shared: Stack) -> None:
     assert answer_to(shared, b"CONNECT x:443 HTTP/1.1\r\nhost: x\r\nupgrade: h2c\r\n\r\n")[0] == 400
     alive(shared)
+
+
+def test_a_fault_in_a_head_with_an_offered_upgrade_is_named(shared: Stack) -> None:
+    status, _, body = answer_to(shared, b"GET /health HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n")
+    assert (status, json.loads(body)["error"]["message"]) == (400, "the Host header is missing")

@@ -8,10 +8,11 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.datastructures import Headers
 
-from gateway.http.json_body import check_depth, parse_object, spell
+from gateway.http.json_body import check_depth, check_json_headers, parse_object, spell
 from gateway.policy.limits import MAX_JSON_DEPTH, MAX_JSON_VALUES
-from svclib.errors import InvalidRequest
+from svclib.errors import InvalidRequest, UnsupportedMediaType
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)
@@ -124,3 +125,31 @@ def test_many_strings_are_many_values() -> None:
 def test_spelling() -> None:
     assert spell(("messages", 0, "content", 12, "text")) == "messages[0].content[12].text"
     assert spell(()) == ""
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["application/json", "Application/JSON", "application/json; charset=utf-8", 'application/json;charset="UTF-8"',
+     " application/json ", "application/json; profile=x"],
+)  # fmt: skip
+def test_json(value: str) -> None:
+    check_json_headers(Headers({"content-type": value}))
+
+
+def test_said_to_be_nothing() -> None:
+    check_json_headers(Headers({}))
+    with pytest.raises(UnsupportedMediaType):
+        check_json_headers(Headers({"content-encoding": "gzip"}))
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"content-type": ""}, {"content-type": "text/plain"}, {"content-type": "application/x-www-form-urlencoded"},
+     {"content-type": "application/jsonx"}, {"content-type": "application/json; charset=latin-1"},
+     {"content-type": "multipart/form-data; boundary=application/json"},
+     {"content-type": "application/json", "content-encoding": "gzip"}],
+    ids=str,
+)  # fmt: skip
+def test_no_json(headers: dict[str, str]) -> None:
+    with pytest.raises(UnsupportedMediaType):
+        check_json_headers(Headers(headers))

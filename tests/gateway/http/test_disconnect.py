@@ -7,7 +7,11 @@ import socket
 from contextlib import closing
 
 import pytest
+from starlette.types import Message
 
+from gateway.http.disconnect import while_connected
+from gateway.http.errors import ClientGone
+from gateway.policy.interrupt import Interrupt
 from tests.gateway.http.wire import chat, chat_body, connect, opened, parse, read_all
 from tests.gateway.running import Stack, scripted_stack
 from tests.gateway.scripted import GenerateCall, ScriptedEngine, head, tokens
@@ -101,3 +105,28 @@ async def test_a_client_of_http_1_0_that_goes(phase: str, stream: bool) -> None:
         writer.close()
         await asyncio.wait_for(watched.cancelled.wait(), 20)
         await stack.until_idle()
+
+
+async def test_a_client_that_leaves_afterwards() -> None:
+    messages = iter([{"type": "http.request", "body": b"", "more_body": False}, {"type": "http.disconnect"}])
+
+    async def receive() -> Message:
+        return next(messages)
+
+    with pytest.raises(ClientGone):
+        async with Interrupt() as interrupt, while_connected(receive, interrupt):
+            await asyncio.sleep(60)
+
+
+async def test_nobody_watches_any_more_after_the_block() -> None:
+    async def receive() -> Message:
+        await left.wait()
+        return {"type": "http.disconnect"}
+
+    left = asyncio.Event()
+    async with Interrupt() as interrupt:
+        async with while_connected(receive, interrupt):
+            pass
+        left.set()
+        for _ in range(5):
+            await asyncio.sleep(0)
