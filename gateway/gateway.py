@@ -51,8 +51,7 @@ class Gateway:
         """Look for the services. They need not be there yet."""
         self.loads.start()
         for balancer in self._balancers:
-            balancer.on_change = self._on_change
-            balancer.start()
+            balancer.start(self._on_change)
 
     async def stop(self) -> None:
         """Let go of everything; requests that still run end with an error."""

@@ -13,12 +13,13 @@ from typing import Generic, TypeAlias
 
 from gateway.generation.model import Model
 from gateway.generation.services import ServedModel
-from gateway.replicas.balancer import Balancer, Chosen, ClientT, InfoT
+from gateway.replicas.balancer import Balancer
 from gateway.replicas.clients.detokenizer import DetokenizerClient
 from gateway.replicas.clients.engine import SessionEngine
 from gateway.replicas.clients.tokenizer import TokenizerClient
 from gateway.replicas.describe import ParserChoice, model_of
 from gateway.replicas.info import DetokenizerInfo, EngineInfo, TokenizerInfo
+from gateway.replicas.replica import Chosen, ClientT, InfoT
 from svclib.errors import Unavailable
 
 Tokenizers: TypeAlias = Balancer[TokenizerClient, TokenizerInfo]

@@ -19,7 +19,7 @@ from gateway.generation.events import (
     ToolCallDelta,
 )
 from gateway.generation.services import FormatInput
-from gateway.replicas.clients.on_session import OnSession
+from gateway.replicas.clients.session_stream import SessionStream
 from gateway.replicas.clients.tools import tool_definitions
 from gateway.replicas.clients.unary import INFO_SECONDS, answer
 from gateway.replicas.info import DetokenizerInfo
@@ -74,7 +74,7 @@ class DetokenizerClient:
         )
         return SessionFormatting(self._session.open(message, opening))
 
-    async def give_up(self) -> None:
+    async def abort_all(self) -> None:
         """End what runs, with ``PeerLost``; the next request connects again."""
         await self._session.close()
 
@@ -83,7 +83,7 @@ class DetokenizerClient:
         await self._session.close()
 
 
-class SessionFormatting(OnSession[FormatStream]):
+class SessionFormatting(SessionStream[FormatStream]):
     """One choice on a detokenizer's session; see ``Formatting`` in ``gateway/generation/services.py``."""
 
     def take(self) -> Formatted | None:

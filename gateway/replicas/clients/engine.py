@@ -11,7 +11,7 @@ from gateway.generation.events import Chunk, EngineStats, GenerateEvent, Head
 from gateway.generation.prompt import ScriptTokens
 from gateway.generation.request import Sampling
 from gateway.generation.services import GenerateInput
-from gateway.replicas.clients.on_session import OnSession
+from gateway.replicas.clients.session_stream import SessionStream
 from gateway.replicas.clients.unary import INFO_SECONDS, LOADS_SECONDS, answer
 from gateway.replicas.info import EngineInfo, EngineLoads
 from protos.v1 import common_pb2, engine_pb2, engine_pb2_grpc
@@ -55,7 +55,7 @@ class SessionEngine:
             _constrain(message, work.constraint, work.thinking)
         return SessionGeneration(self._session.open(message, opening))
 
-    async def give_up(self) -> None:
+    async def abort_all(self) -> None:
         await self._session.close()
 
     async def loads(self) -> EngineLoads:
@@ -66,7 +66,7 @@ class SessionEngine:
         await self._session.close()
 
 
-class SessionGeneration(OnSession[EngineStream]):
+class SessionGeneration(SessionStream[EngineStream]):
     """A request on an engine's session; see ``Generation``."""
 
     def __init__(self, stream: EngineStream) -> None:

@@ -84,9 +84,9 @@ class TokenizerClient:
         found = await self._calls.answer(self._stub.Tokenize(message, timeout=self._timeout))
         return [output.token_ids for output in found.outputs]
 
-    async def give_up(self) -> None:
+    async def abort_all(self) -> None:
         """End what runs, with ``PeerLost``."""
-        self._calls.give_up()
+        self._calls.abort_all()
 
     async def close(self) -> None:
         """Nothing is held between calls."""

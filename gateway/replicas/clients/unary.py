@@ -48,7 +48,7 @@ class UnaryCalls:
         finally:
             self._running.discard(call)
 
-    def give_up(self) -> None:
+    def abort_all(self) -> None:
         """End the running calls with ``PeerLost``."""
         running, self._running = self._running, set()
         for call in running:

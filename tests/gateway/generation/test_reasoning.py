@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.api.chat.schema import read_chat
+from gateway.api.chat.read import read_chat
 from gateway.generation.model import Model
 from gateway.generation.reasoning import with_thinking
 from gateway.generation.request import Conversation

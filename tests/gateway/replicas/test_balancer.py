@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.replicas import health
-from gateway.replicas.balancer import Balancer, Replica
+from gateway.replicas.balancer import Balancer
+from gateway.replicas.replica import Replica
 from svclib.errors import InternalError, Unavailable
 from svclib.liveness import Patience
 from tests.gateway.running import Peer, until
@@ -23,10 +24,10 @@ class NamedClient:
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self.channel = channel
         self.closed = False
-        self.given_up = 0
+        self.num_aborts = 0
 
-    async def give_up(self) -> None:
-        self.given_up += 1
+    async def abort_all(self) -> None:
+        self.num_aborts += 1
 
     async def close(self) -> None:
         self.closed = True
@@ -191,10 +192,10 @@ async def test_a_replica_that_does_not_answer_is_not_ready_until_it_does(impatie
     made.start()
     await until(lambda: list(made.infos) == ["described"])
     client = replicas(made)[0].client
-    assert client.given_up == 0
+    assert client.num_aborts == 0
     peer.pausable.answering.clear()
     await until(lambda: made.infos == {})
-    await until(lambda: client.given_up > 0)
+    await until(lambda: client.num_aborts > 0)
     peer.pausable.answering.set()
     await until(lambda: list(made.infos) == ["described"])
     assert not client.closed
@@ -215,7 +216,7 @@ async def test_a_replica_that_is_late_once_stays_ready(monkeypatch: pytest.Monke
         peer.pausable.answering.set()
         await asyncio.sleep(0.7)
         assert list(made.infos) == ["described"]
-    assert replicas(made)[0].client.given_up == 0
+    assert replicas(made)[0].client.num_aborts == 0
     await made.stop()
     await peer.stop()
 
@@ -234,6 +235,6 @@ async def test_the_time_in_which_a_replica_is_away_is_not_held_against_it(impati
         await asyncio.sleep(0.5)
         await peer.start()
     await until(lambda: list(made.infos) == ["described"])
-    assert client.given_up == 0
+    assert client.num_aborts == 0
     await made.stop()
     await peer.stop()

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from gateway.api.chat.read import read_chat
 from gateway.api.chat.request import ChatRequest
-from gateway.api.chat.schema import ChatCompletion, read_chat
+from gateway.api.chat.schema import ChatCompletion
 from gateway.api.chat.stream import StreamOptions
 from gateway.api.chat.unsupported import ASKS_FOR_NOTHING
 from gateway.generation import request as chat

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.api.chat.schema import read_chat
+from gateway.api.chat.read import read_chat
 from gateway.generation.request import ThinkingWish
 from svclib.errors import InvalidRequest, Unsupported
 from tests.gateway.api.chat.reading import conversation

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.api.chat.schema import read_chat
+from gateway.api.chat.read import read_chat
 from gateway.api.chat.tool_results import check_results
 from gateway.generation import request as chat
 from svclib.errors import InvalidRequest

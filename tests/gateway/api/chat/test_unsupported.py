@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from gateway.api.chat.schema import ChatCompletion, read_chat
+from gateway.api.chat.read import read_chat
+from gateway.api.chat.schema import ChatCompletion
 from gateway.api.chat.thinking import is_about_thinking
 from gateway.api.chat.unsupported import ASKS_FOR_NOTHING, CANNOT_CHANGE_THE_OUTPUT, is_known, refuse_unsupported
 from svclib.errors import Unsupported

@@ -12,7 +12,7 @@ from jsonschema.exceptions import SchemaError
 from openai.lib._pydantic import to_strict_json_schema
 from pydantic import BaseModel, Field
 
-from gateway.api.chat.schema import read_chat
+from gateway.api.chat.read import read_chat
 from gateway.api.schemas.schema_language import check_schema
 from svclib.errors import InvalidRequest
 
