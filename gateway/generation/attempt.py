@@ -144,7 +144,7 @@ class Attempt:
         """Send the engine's output to the detokenizer."""
         if event.head is not None:
             self._record.note_head(event.head)
-            batch.append(Signal.BEGUN)
+            batch.append(Signal.STARTED)
         for chunk in event.chunks:
             choice = self.choices[chunk.index]
             choice.is_generated = choice.is_generated or bool(chunk.finish_reason)

@@ -1,4 +1,4 @@
-"""What the engine and the detokenizer are asked for one request."""
+"""The inputs of the engine and of the detokenizer for one request."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from gateway.generation.constraint import Constraint, fault_of
+from gateway.generation.constraint import Constraint, client_error
 from gateway.generation.model import Model
 from gateway.generation.prompt import Prompt, ScriptTokens
 from gateway.generation.request import Conversation, GenerationRequest
@@ -16,12 +16,12 @@ from svclib.errors import InvalidRequest
 from svclib.session import Opening
 
 PROMPT_TAIL_TOKENS: Final = 8
-"""More than enough for a character that the prompt began."""
+"""More than enough for a character that starts in the prompt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What both services are asked. ``explain`` says an engine's refusal in the client's words."""
+    """The inputs of both services. ``explain`` turns an engine's error into one about the client's field."""
 
     generate: GenerateInput
     format: FormatInput
@@ -29,8 +29,8 @@ class Plan:
     explain: Callable[[InvalidRequest], InvalidRequest]
 
 
-def plan_of(request: GenerationRequest, prompt: Prompt, model: Model, opening: Opening) -> Plan:
-    """What the engine and the detokenizer are asked, of a request that was checked."""
+def build_plan(request: GenerationRequest, prompt: Prompt, model: Model, opening: Opening) -> Plan:
+    """The plan of a request that was checked."""
     constraint = model.constraint(request)
     return Plan(
         _generate_input(request, prompt, model, constraint),
@@ -57,7 +57,7 @@ def _generate_input(
 def _format_input(
     request: GenerationRequest, prompt: Prompt, model: Model, constraint: Constraint | None
 ) -> FormatInput:
-    """Only where a template has shown the model how to think and to call are thinking and calls looked for."""
+    """Reasoning and tool calls are parsed only if a chat template has shown the model their formats."""
     choice, is_rendered = request.tool_choice, isinstance(request.prompt, Conversation)
     return FormatInput(
         prompt_tail_ids=prompt.token_ids[-PROMPT_TAIL_TOKENS:] if request.continues_prompt else (),
@@ -74,9 +74,9 @@ def _format_input(
 
 
 def _explain(request: GenerationRequest, constraint: Constraint | None, error: InvalidRequest) -> InvalidRequest:
-    """What the engine refuses, said of the client's field."""
+    """An engine's error as an error about the client's field."""
     if constraint is not None and (error.param or "").startswith(constraint.kind):
-        return fault_of(error, request)
+        return client_error(error, request)
     names = {"prompt": request.names.prompt, "max_tokens": request.names.max_tokens, "logprobs": request.names.logprobs}
     error.param = names.get(error.param or "", error.param)
     return error

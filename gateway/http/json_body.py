@@ -70,13 +70,13 @@ def parse_object(body: bytes) -> dict[str, Any]:
     return value
 
 
-def spell(path: tuple[str | int, ...]) -> str:
-    """A place in a document, as ``messages[0].content``."""
+def format_path(path: tuple[str | int, ...]) -> str:
+    """A path in a document, written as ``messages[0].content``."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
 
 
 def check_depth(value: Any, param: str) -> None:
-    """Raises ``InvalidRequest`` when lists and objects are nested too deeply."""
+    """Raises ``InvalidRequest`` when lists and objects are nested too deep."""
     level = [value]
     for _ in range(MAX_JSON_DEPTH + 1):
         level = [child for parent in level for child in _children(parent)]
@@ -92,17 +92,17 @@ def _children(value: Any) -> list[Any]:
 
 
 def _check_count(body: bytes) -> None:
-    """Bound the work of the parsers, which hold the interpreter while they run.
+    """Bound the work of the parsers, which hold the GIL while they run.
 
-    Every value but the first follows a comma or an opening bracket. Most bodies have few of these wherever they stand;
-    for the others those inside strings are left out: without escaped quotes, every second piece between quotes.
+    Every value but the first follows a comma or an opening bracket. Most bodies have few of these characters. For the
+    others, those inside strings are not counted: without escaped quotes, every second piece between quotes.
     """
     if _count_separators(body) <= MAX_JSON_VALUES:
         return
     unescaped = body.replace(rb"\\", b"").replace(rb"\"", b"")
     num_strings = unescaped.count(b'"') // 2
     if num_strings > MAX_JSON_VALUES or _count_separators(b"".join(unescaped.split(b'"')[::2])) > MAX_JSON_VALUES:
-        raise InvalidRequest(f"the body holds more than {MAX_JSON_VALUES} values")
+        raise InvalidRequest(f"the body must have at most {MAX_JSON_VALUES} values")
 
 
 def _count_separators(text: bytes) -> int:
@@ -113,16 +113,16 @@ def _diagnosis(body: bytes, error: orjson.JSONDecodeError) -> InvalidRequest:
     try:
         value = json.loads(body, parse_int=float)
     except RecursionError:
-        return InvalidRequest("the body is not read: it is nested too deeply")
+        return InvalidRequest("the body is nested too deep")
     except ValueError:
         value = None
     for path, fault in _faults(value):
-        return InvalidRequest(f"{spell(path)} {fault}", param=spell(path))
+        return InvalidRequest(f"{format_path(path)} {fault}", param=format_path(path))
     return InvalidRequest(f"the body is not valid JSON: {error.msg} at character {error.pos}")
 
 
 def _faults(document: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """What Python reads and JSON forbids, in the order of the document's levels."""
+    """Values that Python's parser accepts and JSON forbids, level by level."""
     level: list[tuple[tuple[str | int, ...], Any]] = [((), document)]
     while level:
         for path, value in level:
@@ -133,9 +133,9 @@ def _faults(document: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
 
 def _fault(value: Any) -> str:
     if isinstance(value, str) and _SURROGATE.search(value):
-        return "has half of a surrogate pair, which is no character"
+        return "must be valid Unicode: it has a lone surrogate"
     if isinstance(value, dict) and any(_SURROGATE.search(key) for key in value):
-        return "has a key with half of a surrogate pair, which is no character"
+        return "must have keys of valid Unicode: one has a lone surrogate"
     if isinstance(value, float) and not math.isfinite(value):
         return "must be a finite number"
     return ""

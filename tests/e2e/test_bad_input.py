@@ -142,7 +142,7 @@ def test_a_model_that_does_not_think_says_so(real: Stack, fields: dict[str, Any]
     assert status == 400
     error = json.loads(text)["error"]
     assert error["param"].startswith(next(iter(fields)))
-    assert "does not think" in error["message"]
+    assert "does not support thinking" in error["message"]
 
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "ping", "arguments": ""}}

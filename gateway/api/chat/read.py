@@ -20,7 +20,7 @@ from gateway.api.chat.unsupported import refuse_unsupported
 from gateway.api.schemas.base import validate
 from gateway.api.schemas.simulate import read_script
 from gateway.generation import request as neutral
-from gateway.generation.constraint import asked_by
+from gateway.generation.constraint import constraining_field
 from gateway.policy.limits import MAX_TEMPLATE_KWARGS_BYTES
 from svclib.errors import InvalidRequest, Unsupported
 
@@ -36,9 +36,9 @@ def read_chat(document: Mapping[str, Any], *, reject_unknown: bool) -> ChatReque
     refuse_unsupported(document)
     ignored = tuple(fields.unknown())
     request = ChatRequest(_read_generation(fields, document, reject_unknown), _read_stream(fields), ignored)
-    if fields.continue_final_message and (constrained_by := asked_by(request.generation)):
+    if fields.continue_final_message and (constrained_by := constraining_field(request.generation)):
         raise InvalidRequest(
-            f"{constrained_by} is about whole answers and excludes continue_final_message",
+            f"continue_final_message cannot be combined with {constrained_by}",
             param="continue_final_message",
         )
     if ignored and reject_unknown:
@@ -69,10 +69,10 @@ def _read_generation(
 
 def _read_sampling(fields: ChatCompletion) -> neutral.Sampling:
     if fields.top_logprobs and not fields.logprobs:
-        raise InvalidRequest("top_logprobs needs logprobs", param="top_logprobs")
+        raise InvalidRequest("top_logprobs requires logprobs: true", param="top_logprobs")
     max_tokens = _read_max_tokens(fields)
     if max_tokens is not None and (fields.min_tokens or 0) > max_tokens:
-        raise InvalidRequest(f"min_tokens is more than the {max_tokens} tokens allowed", param="min_tokens")
+        raise InvalidRequest(f"min_tokens must be at most max_tokens, which is {max_tokens}", param="min_tokens")
     return neutral.Sampling(
         temperature=fields.temperature,
         top_p=fields.top_p,
@@ -95,7 +95,7 @@ def _read_max_tokens(fields: ChatCompletion) -> int | None:
     given = {fields.max_tokens, fields.max_completion_tokens} - {None}
     if len(given) > 1:
         raise InvalidRequest(
-            "max_tokens and max_completion_tokens are two names of one thing and differ", param="max_completion_tokens"
+            "max_tokens and max_completion_tokens are aliases and must be equal", param="max_completion_tokens"
         )
     return given.pop() if given else None
 
@@ -104,12 +104,14 @@ def _read_stream(fields: ChatCompletion) -> StreamOptions | None:
     options = fields.stream_options
     if not fields.stream:
         if options is not None:
-            raise InvalidRequest("stream_options needs stream", param="stream_options")
+            raise InvalidRequest("stream_options requires stream: true", param="stream_options")
         return None
     if options is None:
         return StreamOptions()
     if options.include_obfuscation:
-        raise Unsupported("obfuscation is not supported", param="stream_options.include_obfuscation")
+        raise Unsupported(
+            "stream_options.include_obfuscation is not supported", param="stream_options.include_obfuscation"
+        )
     return StreamOptions(bool(options.include_usage), bool(options.continuous_usage_stats))
 
 
@@ -118,9 +120,14 @@ def _read_conversation(
 ) -> neutral.Conversation:
     if fields.continue_final_message:
         if fields.add_generation_prompt:
-            raise InvalidRequest("add_generation_prompt excludes continue_final_message", param="add_generation_prompt")
+            raise InvalidRequest(
+                "add_generation_prompt cannot be combined with continue_final_message", param="add_generation_prompt"
+            )
         if fields.messages[-1].role != "assistant":
-            raise InvalidRequest("only an assistant's message can be continued", param="continue_final_message")
+            raise InvalidRequest(
+                "continue_final_message requires the last message to have the role assistant",
+                param="continue_final_message",
+            )
     kwargs = fields.chat_template_kwargs
     return neutral.Conversation(
         messages=read_messages(fields.messages),

@@ -10,5 +10,5 @@ from gateway.gateway import Gateway
 
 
 def chat_routes(gateway: Gateway) -> list[BaseRoute]:
-    """The routes that answer conversations."""
+    """The routes of chat completions."""
     return [generation_route("/v1/chat/completions", gateway, read_chat)]

@@ -13,7 +13,7 @@ from pydantic import Discriminator, Field, Tag
 
 from gateway.api.chat.messages import Message
 from gateway.api.chat.response_format import ResponseFormat
-from gateway.api.chat.thinking import is_about_thinking
+from gateway.api.chat.thinking import is_thinking_field
 from gateway.api.chat.tools import Tool
 from gateway.api.chat.unsupported import is_known
 from gateway.api.schemas.base import TAG, Schema
@@ -111,7 +111,7 @@ class ChatCompletion(Schema):
     chat_template_kwargs: dict[str, Any] | None = None
     simulate: Simulate | None = None
 
-    # These cannot change the output.
+    # These have no effect on the output.
     user: Label | None = None
     safety_identifier: Label | None = None
     prompt_cache_key: Label | None = None
@@ -129,7 +129,7 @@ class ChatCompletion(Schema):
     ) = None
 
     def unknown(self, prefix: str = "") -> Iterator[str]:
-        yield from (name for name in super().unknown(prefix) if not (is_known(name) or is_about_thinking(name)))
+        yield from (name for name in super().unknown(prefix) if not (is_known(name) or is_thinking_field(name)))
         for number, message in enumerate(self.messages):
             yield from message.unknown(f"messages[{number}].")
         for number, tool in enumerate(self.tools or ()):

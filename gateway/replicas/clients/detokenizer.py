@@ -1,4 +1,4 @@
-"""Output tokens in; text, reasoning and tool calls out."""
+"""The client of a detokenizer: output tokens in; text, reasoning and tool calls out."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class DetokenizerClient:
         )
 
     async def info(self) -> DetokenizerInfo:
-        """The known formats. Raises ``ServiceError``."""
+        """The supported formats. Raises ``ServiceError``."""
         call = self._stub.GetInfo(detokenizer_pb2.DetokenizerInfoRequest(), timeout=INFO_SECONDS)
         info = await answer(call, "detokenizer")
         return DetokenizerInfo(
@@ -75,11 +75,11 @@ class DetokenizerClient:
         return SessionFormatting(self._session.open(message, opening))
 
     async def abort_all(self) -> None:
-        """End what runs, with ``PeerLost``; the next request connects again."""
+        """End all requests in flight with ``PeerLost``; the next request connects again."""
         await self._session.close()
 
     async def close(self) -> None:
-        """End what runs."""
+        """End all requests in flight."""
         await self._session.close()
 
 

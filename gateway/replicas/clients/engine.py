@@ -1,4 +1,4 @@
-"""Prompts in, output tokens out."""
+"""The client of an engine: prompts in, output tokens out."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class SessionEngine:
             max_context_length=info.max_context_length,
             vocab_size=info.vocab_size,
             simulated=info.simulated,
-            # An engine that does not say what it can be asked for generates.
+            # An engine that reports no tasks generates.
             generates="generate" in (info.tasks or ("generate",)),
             supports_constraints=info.supports_constraints,
         )
@@ -133,7 +133,7 @@ def _simulated_script(script: ScriptTokens) -> engine_pb2.SimulatedScript:
 
 
 def _head(event: engine_pb2.GenerateEvent) -> Head:
-    """The API's seed is signed, the engine's is not; the 64 bits are the same."""
+    """The API's seed is signed and the engine's unsigned; the 64 bits are the same."""
     seed = event.seed - 2**64 if event.seed >= 2**63 else event.seed
     return Head(event.prompt_tokens, event.cached_tokens, seed)
 

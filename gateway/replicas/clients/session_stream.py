@@ -1,4 +1,4 @@
-"""What requests on any session share."""
+"""A request on a session with any service."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class Played:
 
     def __init__(self, n: int) -> None:
         self.record = RequestRecord("r")
-        self.record.expect(n)
+        self.record.begin(n)
         self.engines, self.detokenizers = FakeReplicas("e:1"), FakeReplicas("d:1")
         tokenizers: Any = None
         served = ServedModel(model(), tokenizers, self.engines, self.detokenizers)
@@ -144,7 +144,7 @@ DONE = Finish("stop", 3, 0)
 async def test_tokens_go_in_and_text_comes_out() -> None:
     async with playing() as (played, batches):
         played.engine.say(GenerateEvent([], Head(5, 2, 7), None))
-        assert await anext(batches) == [Signal.BEGUN]
+        assert await anext(batches) == [Signal.STARTED]
         played.engine.say(generated(3, 4))
         reading = asyncio.create_task(anext(batches))
         for _ in range(3):
@@ -171,7 +171,7 @@ async def test_a_batch_is_all_that_waits() -> None:
         played.engine.say(GenerateEvent([], Head(5, 2, 7), None))
         played.formatting(0).say(formatted("a"))
         played.formatting(1).say(formatted("b"))
-        assert await anext(batches) == [Signal.BEGUN, Output(0, formatted("a")), Output(1, formatted("b"))]
+        assert await anext(batches) == [Signal.STARTED, Output(0, formatted("a")), Output(1, formatted("b"))]
 
 
 async def test_nothing_is_handed_on_while_nobody_reads() -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from gateway.api.chat.read import read_chat
 from gateway.generation.model import Model
-from gateway.generation.reasoning import with_thinking
+from gateway.generation.reasoning import apply_thinking_options
 from gateway.generation.request import Conversation
-from gateway.replicas.describe import model_of
+from gateway.replicas.describe import build_model
 from svclib.errors import Unsupported
 from tests.gateway.generation.test_model import AUTO, DETOKENIZER, ENGINE, TOKENIZER
 from tests.gateway.running import scripted_stack
@@ -20,14 +20,14 @@ HI = [{"role": "user", "content": "hi"}]
 
 
 def model(*variables: str, thinks: bool = True) -> Model:
-    tokenizer = replace(TOKENIZER, knows_thinking=thinks, reasoning_parser="think" if thinks else "")
-    return model_of(replace(tokenizer, template_variables=frozenset(variables)), ENGINE, DETOKENIZER, AUTO)
+    tokenizer = replace(TOKENIZER, template_supports_thinking=thinks, reasoning_parser="think" if thinks else "")
+    return build_model(replace(tokenizer, template_variables=frozenset(variables)), ENGINE, DETOKENIZER, AUTO)
 
 
 def kwargs(served: Model, **fields: Any) -> dict[str, Any]:
     """The template variables of a request."""
     request = read_chat({"model": "m", "messages": HI} | fields, reject_unknown=True)
-    prompt = with_thinking(request.generation, served).prompt
+    prompt = apply_thinking_options(request.generation, served).prompt
     assert isinstance(prompt, Conversation)
     text = prompt.template_kwargs_json
     given: dict[str, Any] = json.loads(text) if text else {}
@@ -70,7 +70,7 @@ def test_a_model_that_does_not_think_cannot_be_told_to(fields: dict[str, Any]) -
     error = refusal(model(thinks=False), **fields)
     (name,) = fields
     assert error.param in (name, "chat_template_kwargs.enable_thinking")
-    assert "does not think" in error.message
+    assert "does not support thinking" in error.message
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_what_the_client_gives_the_template_stays() -> None:
 
 def test_a_request_that_asks_for_nothing_stays_as_it_is() -> None:
     request = read_chat({"model": "m", "messages": HI, "chat_template_kwargs": {"a": 1}}, reject_unknown=True)
-    assert with_thinking(request.generation, model()) is request.generation
+    assert apply_thinking_options(request.generation, model()) is request.generation
 
 
 async def test_the_tokenizer_is_told() -> None:
@@ -130,6 +130,6 @@ async def test_the_tokenizer_is_told() -> None:
 
 
 def test_an_operator_may_say_that_a_model_thinks() -> None:
-    unknowing = replace(TOKENIZER, knows_thinking=False, reasoning_parser="")
-    served = model_of(unknowing, ENGINE, DETOKENIZER, replace(AUTO, reasoning_parser="think"))
+    unknowing = replace(TOKENIZER, template_supports_thinking=False, reasoning_parser="")
+    served = build_model(unknowing, ENGINE, DETOKENIZER, replace(AUTO, reasoning_parser="think"))
     assert refusal(served, reasoning_effort="none").param == "reasoning_effort"

@@ -12,7 +12,7 @@ def chunk(index: int, tokens: int) -> Chunk:
 
 def record(choices: int = 2) -> RequestRecord:
     made = RequestRecord("req_1", request_received_at=100.0)
-    made.expect(choices)
+    made.begin(choices)
     return made
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.datastructures import Headers
 
-from gateway.http.json_body import check_depth, check_json_headers, parse_object, spell
+from gateway.http.json_body import check_depth, check_json_headers, format_path, parse_object
 from gateway.policy.limits import MAX_JSON_DEPTH, MAX_JSON_VALUES
 from svclib.errors import InvalidRequest, UnsupportedMediaType
 
@@ -123,8 +123,8 @@ def test_many_strings_are_many_values() -> None:
 
 
 def test_spelling() -> None:
-    assert spell(("messages", 0, "content", 12, "text")) == "messages[0].content[12].text"
-    assert spell(()) == ""
+    assert format_path(("messages", 0, "content", 12, "text")) == "messages[0].content[12].text"
+    assert format_path(()) == ""
 
 
 @pytest.mark.parametrize(

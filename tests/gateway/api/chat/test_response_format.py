@@ -67,7 +67,7 @@ def test_a_schema_is_handed_on_as_it_is() -> None:
         (with_schema({}, name=""), "response_format.json_schema.name must match"),
         (with_schema({}, strict="yes"), "response_format.json_schema.strict must be true or false"),
         (with_schema({}, description=5), "response_format.json_schema.description must be a string"),
-        (with_schema({"a": "x" * limits.MAX_SCHEMA_BYTES}), "larger than"),
+        (with_schema({"a": "x" * limits.MAX_SCHEMA_BYTES}), "must be at most"),
     ],
     ids=lambda value: str(value)[:60],
 )

@@ -66,7 +66,7 @@ def deltas(draw: st.DrawFn, calls: list[int]) -> list[Delta]:
 def runs(draw: st.DrawFn) -> tuple[int, list[list[Event]]]:
     """Number of choices, and what came out for them, in batches, each choice ended by its last output."""
     choices = draw(st.integers(1, 3))
-    events: list[Event] = [Signal.BEGUN]
+    events: list[Event] = [Signal.STARTED]
     calls: dict[int, list[int]] = {index: [] for index in range(choices)}
     for index in draw(st.lists(st.integers(0, choices - 1), max_size=12)):
         formatted = Formatted(draw(deltas(calls[index])), draw(st.lists(logprobs, max_size=2)), None)
@@ -82,7 +82,7 @@ def runs(draw: st.DrawFn) -> tuple[int, list[list[Event]]]:
 
 def record_of(choices: int, batches: list[list[Event]]) -> RequestRecord:
     record = RequestRecord("req_1")
-    record.expect(choices)
+    record.begin(choices)
     record.prompt_tokens, record.cached_tokens, record.seed = 11, 4, -7
     for event in (event for batch in batches for event in batch):
         if isinstance(event, Output) and event.formatted.finish is not None:
@@ -211,7 +211,7 @@ def test_log_probabilities_without_text_have_a_chunk_of_their_own() -> None:
 
 def test_what_says_nothing_is_not_written() -> None:
     writer = ChunkWriter(IDENTITY, StreamOptions(), record_of(1, []), 1)
-    assert writer.events([Signal.BEGUN, output()]) == b""
+    assert writer.events([Signal.STARTED, output()]) == b""
     assert writer.events([Signal.PING]) == b": ping\n\n"
 
 

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from gateway.api.chat.read import read_chat
-from gateway.generation.request import ThinkingWish
+from gateway.generation.request import ThinkingOption
 from svclib.errors import InvalidRequest, Unsupported
 from tests.gateway.api.chat.reading import conversation
 
 HI = [{"role": "user", "content": "hi"}]
 
 
-def read(**fields: Any) -> tuple[ThinkingWish, ...]:
+def read(**fields: Any) -> tuple[ThinkingOption, ...]:
     request = read_chat({"model": "m", "messages": HI} | fields, reject_unknown=True)
     return conversation(request).thinking
 
@@ -48,7 +48,9 @@ OFF: list[tuple[str, Any]] = [
 @pytest.mark.parametrize(("name", "value"), OFF)
 def test_thinking_is_switched_off(name: str, value: Any) -> None:
     (wish,) = read(**{name: value})
-    assert wish == ThinkingWish(name, {"enable_thinking": False, "thinking": False}, False, met_without_thinking=True)
+    assert wish == ThinkingOption(
+        name, {"enable_thinking": False, "thinking": False}, False, satisfied_without_thinking=True
+    )
 
 
 ON: list[tuple[str, Any]] = [
@@ -62,13 +64,13 @@ ON: list[tuple[str, Any]] = [
 
 @pytest.mark.parametrize(("name", "value"), ON)
 def test_thinking_is_switched_on(name: str, value: Any) -> None:
-    assert read(**{name: value}) == (ThinkingWish(name, {"enable_thinking": True, "thinking": True}, True),)
+    assert read(**{name: value}) == (ThinkingOption(name, {"enable_thinking": True, "thinking": True}, True),)
 
 
 @pytest.mark.parametrize("effort", ["minimal", "low", "medium", "high", "xhigh", "max"])
 def test_efforts(effort: str) -> None:
     for name, value in (("reasoning_effort", effort), ("reasoning", {"effort": effort}), ("think", effort)):
-        assert read(**{name: value}) == (ThinkingWish(name, {"reasoning_effort": effort}, True),)
+        assert read(**{name: value}) == (ThinkingOption(name, {"reasoning_effort": effort}, True),)
 
 
 @pytest.mark.parametrize(
@@ -96,21 +98,21 @@ def test_what_asks_for_nothing(name: str, value: Any) -> None:
     ],
 )  # fmt: skip
 def test_another_place_for_the_thinking(name: str, value: Any) -> None:
-    assert read(**{name: value}) == (ThinkingWish(name, met_without_thinking=True),)
+    assert read(**{name: value}) == (ThinkingOption(name, satisfied_without_thinking=True),)
 
 
 def test_the_thinking_of_earlier_turns() -> None:
     for name, harmless in (("preserve_thinking", False), ("clear_thinking", True)):
         for value in (True, False):
-            wish = ThinkingWish(name, {name: value}, met_without_thinking=value is harmless)
+            wish = ThinkingOption(name, {name: value}, satisfied_without_thinking=value is harmless)
             assert read(**{name: value}) == (wish,)
 
 
 def test_the_variables_of_the_template_are_wishes_too() -> None:
     assert read(chat_template_kwargs={"enable_thinking": False, "other": 1}) == (
-        ThinkingWish(
+        ThinkingOption(
             "chat_template_kwargs.enable_thinking", {"enable_thinking": False}, False,
-            met_without_thinking=True, is_for_template=True,
+            satisfied_without_thinking=True, is_template_variable=True,
         ),
     )  # fmt: skip
     assert read(chat_template_kwargs={"enable_thinking": "no", "thinking": None}) == ()

@@ -69,8 +69,8 @@ def test_one_that_answers_none_is_named(param: str, messages: list[Any]) -> None
 
 def test_what_is_wrong_is_said() -> None:
     for messages, said in (
-        ([HI, calls("a"), result("b")], "names no call"),
-        ([HI, calls("a"), result("a"), result("a")], "has been answered"),
+        ([HI, calls("a"), result("b")], "is not the id of a call"),
+        ([HI, calls("a"), result("a"), result("a")], "already has a result"),
     ):
         with pytest.raises(InvalidRequest, match=said):
             read(*messages)
