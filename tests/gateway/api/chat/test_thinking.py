@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.api.chat.read import read_chat
+from gateway.api.chat.thinking import _READERS
 from gateway.generation.request import ThinkingOption
 from svclib.errors import InvalidRequest, Unsupported
 from tests.gateway.api.chat.reading import conversation
@@ -42,6 +43,8 @@ OFF: list[tuple[str, Any]] = [
     ("thinking_token_budget", 0),
     ("reasoning_budget", 0),
     ("reasoning_budget_tokens", 0),
+    ("max_thinking_tokens", 0),
+    ("max_reasoning_tokens", 0),
 ]
 
 
@@ -58,6 +61,8 @@ ON: list[tuple[str, Any]] = [
     ("think", True),
     ("thinking", True),
     ("thinking", {"type": "enabled"}),
+    ("enable_reasoning", True),
+    ("reasoning", True),
     ("reasoning", {"enabled": True}),
 ]
 
@@ -81,28 +86,33 @@ def test_efforts(effort: str) -> None:
         ("thinking_budget", -1), ("reasoning_budget", -1), ("reasoning", {}), ("reasoning", {"effort": None}),
         ("reasoning", {"exclude": False}), ("disable_reasoning", False), ("include_reasoning", True),
         ("separate_reasoning", True), ("stream_reasoning", True), ("reasoning_split", True), ("hide_reasoning", False),
-        ("reasoning_format", "parsed"), ("reasoning_format", "auto"),
+        ("reasoning_format", "parsed"), ("reasoning_format", "auto"), ("reasoning_format", "deepseek"),
+        ("thinking_forced_open", False),
     ],
 )  # fmt: skip
 def test_what_asks_for_nothing(name: str, value: Any) -> None:
     assert read(**{name: value}) == ()
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("include_reasoning", False), ("separate_reasoning", False), ("stream_reasoning", False),
-        ("reasoning_split", False), ("hide_reasoning", True), ("reasoning_format", "raw"),
-        ("reasoning_format", "hidden"), ("reasoning_format", "none"), ("reasoning", {"exclude": True}),
-        ("include_reasoning", 1),
-    ],
-)  # fmt: skip
-def test_another_place_for_the_thinking(name: str, value: Any) -> None:
+RETURNED_OTHERWISE: list[tuple[str, Any]] = [
+    ("include_reasoning", False), ("separate_reasoning", False), ("stream_reasoning", False),
+    ("reasoning_split", False), ("hide_reasoning", True), ("reasoning_format", "raw"),
+    ("reasoning_format", "hidden"), ("reasoning_format", "none"), ("reasoning", {"exclude": True}),
+    ("include_reasoning", 1), ("thinking_forced_open", True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), RETURNED_OTHERWISE)
+def test_reasoning_that_is_not_returned_as_reasoning_content(name: str, value: Any) -> None:
     assert read(**{name: value}) == (ThinkingOption(name, satisfied_without_thinking=True),)
 
 
-def test_the_thinking_of_earlier_turns() -> None:
-    for name, harmless in (("preserve_thinking", False), ("clear_thinking", True)):
+HISTORY = (("preserve_thinking", False), ("clear_thinking", True))
+"""Each with the value that has no effect on a model without reasoning."""
+
+
+def test_reasoning_of_earlier_turns() -> None:
+    for name, harmless in HISTORY:
         for value in (True, False):
             wish = ThinkingOption(name, {name: value}, satisfied_without_thinking=value is harmless)
             assert read(**{name: value}) == (wish,)
@@ -150,16 +160,16 @@ def test_what_makes_no_sense(param: str, fields: dict[str, Any]) -> None:
     assert not isinstance(error, Unsupported)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("thinking_budget", 1), ("thinking_budget_tokens", 1024), ("thinking_token_budget", 5), ("reasoning_budget", 5),
-        ("reasoning_budget_tokens", 5), ("max_thinking_tokens", 5), ("max_reasoning_tokens", 5),
-        ("thinking", {"type": "enabled", "budget_tokens": 1024}), ("reasoning", {"max_tokens": 5}),
-        ("thinking", {"type": "enabled", "display": "summarized"}), ("reasoning", {"summary": "auto"}),
-    ],
-)  # fmt: skip
-def test_what_no_model_here_can_do(name: str, value: Any) -> None:
+UNSUPPORTED: list[tuple[str, Any]] = [
+    ("thinking_budget", 1), ("thinking_budget_tokens", 1024), ("thinking_token_budget", 5), ("reasoning_budget", 5),
+    ("reasoning_budget_tokens", 5), ("max_thinking_tokens", 5), ("max_reasoning_tokens", 5),
+    ("thinking", {"type": "enabled", "budget_tokens": 1024}), ("reasoning", {"max_tokens": 5}),
+    ("thinking", {"type": "enabled", "display": "summarized"}), ("reasoning", {"summary": "auto"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), UNSUPPORTED)
+def test_budgets_and_unknown_members_are_unsupported(name: str, value: Any) -> None:
     error = fault(**{name: value})
     assert isinstance(error, Unsupported)
     assert error.param == name
@@ -167,3 +177,7 @@ def test_what_no_model_here_can_do(name: str, value: Any) -> None:
 
 def test_several_that_agree() -> None:
     assert len(read(enable_thinking=False, reasoning_effort="none", thinking={"type": "disabled"})) == 3
+
+
+def test_every_thinking_field_has_a_value_with_an_effect() -> None:
+    assert {name for name, _ in (*OFF, *ON, *RETURNED_OTHERWISE, *HISTORY, *UNSUPPORTED)} == set(_READERS)

@@ -62,6 +62,8 @@ FAULTS: list[tuple[str, Any]] = [
     ("tools[0].type", [{"type": "psychic", "function": {"name": "f"}}]),
     ("tools[0].type", [{"type": "custom", "custom": {"name": "f"}}]),
     ("tools[0].type", [{"type": 5}]),
+    ("tools[0].defer_loading", [tool() | {"defer_loading": True}]),
+    ("tools[0].defer_loading", [tool(defer_loading=True)]),
     ("tools[0].function", [{"type": "function"}]),
     ("tools[0].function", [{"type": "function", "function": None}]),
     ("tools[0].function", [{"type": "function", "function": "f"}]),
