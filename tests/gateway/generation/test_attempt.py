@@ -1,4 +1,4 @@
-"""One engine and one detokenizer that a test plays, and what an attempt makes of what they say."""
+"""An attempt between a fake engine and a fake detokenizer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.gateway.generation.test_model import model
 
 @dataclass(eq=False)
 class FakeStream:
-    """A stream that says what a test puts into it, one item for each ``take``."""
+    """A stream with the items of a test, one for each ``take``."""
 
     waiting: deque[Any] = field(default_factory=deque)
     error: ServiceError | None = None
@@ -73,7 +73,7 @@ class FakeStream:
 
 
 class FakeReplicas:
-    """One replica; the streams it gives are ``made``."""
+    """One replica; ``made`` are the streams that it returned."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -98,7 +98,7 @@ class FakeReplicas:
 
 
 class Played:
-    """An attempt, and who plays its services."""
+    """An attempt and its fake services."""
 
     def __init__(self, n: int) -> None:
         self.record = RequestRecord("r")
@@ -141,7 +141,7 @@ def formatted(text: str, finish: Finish | None = None) -> Formatted:
 DONE = Finish("stop", 3, 0)
 
 
-async def test_tokens_go_in_and_text_comes_out() -> None:
+async def test_tokens_are_sent_and_text_is_yielded() -> None:
     async with playing() as (played, batches):
         played.engine.say(GenerateEvent([], Head(5, 2, 7), None))
         assert await anext(batches) == [Signal.STARTED]
@@ -166,7 +166,7 @@ async def test_tokens_go_in_and_text_comes_out() -> None:
         assert len(played.steps) == 2
 
 
-async def test_a_batch_is_all_that_waits() -> None:
+async def test_batch_has_everything_that_waits() -> None:
     async with playing(n=2) as (played, batches):
         played.engine.say(GenerateEvent([], Head(5, 2, 7), None))
         played.formatting(0).say(formatted("a"))
@@ -174,7 +174,7 @@ async def test_a_batch_is_all_that_waits() -> None:
         assert await anext(batches) == [Signal.STARTED, Output(0, formatted("a")), Output(1, formatted("b"))]
 
 
-async def test_nothing_is_handed_on_while_nobody_reads() -> None:
+async def test_nothing_is_passed_on_without_a_reader() -> None:
     async with playing() as (played, batches):
         played.engine.say(GenerateEvent([], Head(5, 2, 7), None))
         await anext(batches)
@@ -185,7 +185,7 @@ async def test_nothing_is_handed_on_while_nobody_reads() -> None:
         assert len(played.engine.waiting) == 1
 
 
-async def test_others_have_their_turn_between_two_portions() -> None:
+async def test_other_tasks_run_between_batches() -> None:
     async with playing() as (played, batches):
         played.engine.say(*(generated(number) for number in range(50)))
         played.formatting().say(*(formatted("x") for _ in range(50)))
@@ -207,7 +207,7 @@ async def test_others_have_their_turn_between_two_portions() -> None:
         assert turns >= 49
 
 
-async def test_the_engine_is_told_of_a_choice_that_ended_early() -> None:
+async def test_early_finish_stops_the_choice_in_the_engine() -> None:
     async with playing(n=2) as (played, batches):
         played.formatting(1).say(formatted("", DONE), end=True)
         assert await anext(batches) == [Output(1, formatted("", DONE))]
@@ -216,7 +216,7 @@ async def test_the_engine_is_told_of_a_choice_that_ended_early() -> None:
 
 
 @pytest.mark.parametrize("service", ["engine", "detokenizer"])
-async def test_what_came_before_an_error_is_given_before_it(service: str) -> None:
+async def test_output_before_an_error_is_yielded_first(service: str) -> None:
     async with playing() as (played, batches):
         played.formatting().say(formatted("a"))
         lost = PeerLost("gone")
@@ -226,7 +226,7 @@ async def test_what_came_before_an_error_is_given_before_it(service: str) -> Non
             await anext(batches)
 
 
-async def test_portions_behind_an_error_of_the_other_are_given() -> None:
+async def test_output_of_one_service_is_yielded_before_the_error_of_the_other() -> None:
     async with playing() as (played, batches):
         played.formatting().say(formatted("a"), formatted("b"), formatted("c"))
         played.engine.say(error=PeerLost("gone"))
@@ -237,14 +237,14 @@ async def test_portions_behind_an_error_of_the_other_are_given() -> None:
         assert said == [[Output(0, formatted(text))] for text in "abc"]
 
 
-async def test_an_error_after_the_last_choice_is_none() -> None:
+async def test_error_after_the_last_choice_is_ignored() -> None:
     async with playing() as (played, batches):
         played.formatting().say(formatted("", DONE), end=True)
         played.engine.say(error=PeerLost("gone"))
         assert [batch async for batch in batches] == [[Output(0, formatted("", DONE))]]
 
 
-async def test_a_refusal_is_said_in_the_client_s_words() -> None:
+async def test_engine_error_is_explained() -> None:
     async with playing() as (played, batches):
         played.engine.say(error=InvalidRequest("no", param="x"))
         with pytest.raises(InvalidRequest, match="said: no"):
@@ -252,7 +252,7 @@ async def test_a_refusal_is_said_in_the_client_s_words() -> None:
 
 
 @pytest.mark.parametrize("service", ["engine", "detokenizer"])
-async def test_a_service_that_stops_without_a_word(service: str) -> None:
+async def test_stream_end_without_a_finish_reason_is_an_error(service: str) -> None:
     async with playing() as (played, batches):
         (played.engine if service == "engine" else played.formatting()).say(end=True)
         with pytest.raises(InternalError):
@@ -266,7 +266,7 @@ async def test_pings() -> None:
         assert Output(0, formatted("", DONE)) in await anext(batches)
 
 
-async def test_leaving_early_tells_both() -> None:
+async def test_leaving_early_cancels_both_services() -> None:
     async with playing(n=3) as (played, batches):
         played.engine.say(GenerateEvent([], Head(5, 2, 7), None))
         await anext(batches)

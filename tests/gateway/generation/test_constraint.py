@@ -85,7 +85,7 @@ ALLOWED = {"tools": (F, G, STRICT), "tool_choice": chat.ToolChoice("required", (
         ("grammar.json[1]", ALLOWED, "tools[2].function.parameters"),
     ],
 )
-def test_faults_are_the_clients(param: str, fields: dict[str, Any], expected: str) -> None:
+def test_errors_name_the_client_field(param: str, fields: dict[str, Any], expected: str) -> None:
     for kind in (InvalidRequest, Unsupported):
         found = client_error(kind("too odd", param=param), request(**fields))
         assert type(found) is kind
@@ -94,7 +94,7 @@ def test_faults_are_the_clients(param: str, fields: dict[str, Any], expected: st
         assert found.message.endswith(": too odd")
 
 
-def test_schemas_are_bounded_together() -> None:
+def test_total_schema_size_limit() -> None:
     third = MAX_CALL_SCHEMAS_CHARS // 3
     large = tuple(chat.Tool(f"f{n}", parameters_json='{"description": "' + "x" * (third - 19) + '"}') for n in range(3))
     forced = request(tools=large, tool_choice=REQUIRED)
@@ -108,7 +108,7 @@ def test_schemas_are_bounded_together() -> None:
 
 
 @pytest.mark.parametrize("kind", ["string", "array", ["integer", "null"]])
-def test_arguments_that_are_no_object_cannot_be_forced(kind: Any) -> None:
+def test_forced_arguments_must_be_an_object(kind: Any) -> None:
     odd = chat.Tool("odd", parameters_json=json.dumps({"type": kind}))
     with pytest.raises(InvalidRequest) as caught:
         build_constraint(request(tools=(F, odd), tool_choice=REQUIRED), HERMES)

@@ -1,4 +1,4 @@
-"""Clients that end their side and wait get their answers; clients that are gone cost nothing."""
+"""Half-closed clients get their answers; requests of disconnected clients are cancelled."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def text_of(received: bytes, stream: bool) -> str:
 
 @VERSIONS
 @BOTH
-def test_a_client_that_ends_its_side_gets_its_answer(shared: Stack, stream: bool, version: str) -> None:
+def test_half_closed_client_gets_its_answer(shared: Stack, stream: bool, version: str) -> None:
     script = {"steps": ["a", "b", "c"], "delay_ms": 50}
     with closing(connect(shared)) as connection:
         connection.sendall(chat(chat_body(model="simulated", stream=stream, simulate=script), version=version))
@@ -44,7 +44,7 @@ def test_a_client_that_ends_its_side_gets_its_answer(shared: Stack, stream: bool
 
 
 @VERSIONS
-def test_at_once(shared: Stack, version: str) -> None:
+def test_half_closed_client_gets_an_immediate_answer(shared: Stack, version: str) -> None:
     with closing(connect(shared)) as connection:
         connection.sendall(f"GET /health HTTP/{version}\r\nhost: x\r\n\r\n".encode())
         connection.shutdown(socket.SHUT_WR)
@@ -53,7 +53,7 @@ def test_at_once(shared: Stack, version: str) -> None:
     assert headers.get("connection", "close") == "close"
 
 
-def test_each_of_several_requests_is_answered(shared: Stack) -> None:
+def test_half_closed_client_gets_all_pipelined_answers(shared: Stack) -> None:
     with closing(connect(shared)) as connection:
         body = chat_body(model="simulated", simulate={"steps": ["a"], "delay_ms": 50})
         connection.sendall(chat(body) + b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n" * 2)
@@ -62,7 +62,7 @@ def test_each_of_several_requests_is_answered(shared: Stack) -> None:
 
 
 async def slowly(call: GenerateCall) -> None:
-    """Long enough for several bytes to be sent ahead, before the answer begins and in its middle."""
+    """Long enough for several bytes to be sent ahead, before the answer and in the middle of it."""
     await asyncio.sleep(1.5)
     call.emit(head())
     call.emit(tokens("hel"))
@@ -71,7 +71,7 @@ async def slowly(call: GenerateCall) -> None:
 
 
 @BOTH
-async def test_a_long_wait(stream: bool) -> None:
+async def test_half_closed_client_can_wait_long(stream: bool) -> None:
     async with scripted_stack(ScriptedEngine(slowly)) as stack, opened(stack) as (reader, writer):
         writer.write(chat(chat_body(stream=stream)))
         writer.write_eof()
@@ -81,8 +81,8 @@ async def test_a_long_wait(stream: bool) -> None:
 
 @pytest.mark.parametrize("phase", ["render", "queue", "prefill", "decode", "formatting"])
 @BOTH
-async def test_a_client_that_ends_its_side_and_then_goes(phase: str, stream: bool) -> None:
-    """As every client that goes, but in two steps."""
+async def test_half_closed_client_that_disconnects(phase: str, stream: bool) -> None:
+    """A disconnect in two steps."""
     watched = Watched()
     async with stack_that_stops_at(phase, watched) as stack, opened(stack) as (_, writer):
         writer.write(chat(chat_body(stream=stream)))
@@ -97,7 +97,7 @@ async def test_a_client_that_ends_its_side_and_then_goes(phase: str, stream: boo
 
 @pytest.mark.parametrize("phase", ["render", "queue", "prefill"])
 @BOTH
-async def test_a_client_of_http_1_0_that_goes(phase: str, stream: bool) -> None:
+async def test_http_1_0_client_that_disconnects(phase: str, stream: bool) -> None:
     watched = Watched()
     async with stack_that_stops_at(phase, watched, sse_ping_seconds=0.1) as stack, opened(stack) as (_, writer):
         writer.write(chat(chat_body(stream=stream), version="1.0"))
@@ -107,7 +107,7 @@ async def test_a_client_of_http_1_0_that_goes(phase: str, stream: bool) -> None:
         await stack.until_idle()
 
 
-async def test_a_client_that_leaves_afterwards() -> None:
+async def test_disconnect_interrupts_the_block() -> None:
     messages = iter([{"type": "http.request", "body": b"", "more_body": False}, {"type": "http.disconnect"}])
 
     async def receive() -> Message:
@@ -118,7 +118,7 @@ async def test_a_client_that_leaves_afterwards() -> None:
             await asyncio.sleep(60)
 
 
-async def test_nobody_watches_any_more_after_the_block() -> None:
+async def test_disconnect_after_the_block_has_no_effect() -> None:
     async def receive() -> Message:
         await left.wait()
         return {"type": "http.disconnect"}

@@ -19,7 +19,7 @@ from tests.gateway.scripted import ScriptedEngine
 
 
 class NamedClient:
-    """A client that only knows where it is."""
+    """A client without calls."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self.channel = channel
@@ -56,7 +56,7 @@ def replicas(made: Names) -> list[Replica[NamedClient, str]]:
     return made._replicas
 
 
-async def test_nobody_is_ready() -> None:
+async def test_no_replica_is_ready() -> None:
     async with balancer(["a:1", "b:1"], ready=False) as made:
         with pytest.raises(Unavailable, match="engine") as caught, made.choose():
             pass
@@ -65,7 +65,7 @@ async def test_nobody_is_ready() -> None:
         assert made.addresses == {"a:1": False, "b:1": False}
 
 
-async def test_who_waited_longest_is_next_among_equals() -> None:
+async def test_least_recently_chosen_among_equals() -> None:
     async with balancer(["a:1", "b:1", "c:1"]) as made:
         seen = []
         for _ in range(6):
@@ -75,7 +75,7 @@ async def test_who_waited_longest_is_next_among_equals() -> None:
         assert seen[3:] == seen[:3]
 
 
-async def test_the_one_with_the_least_work_is_chosen() -> None:
+async def test_least_loaded_replica_is_chosen() -> None:
     async with balancer(["a:1", "b:1"]) as made:
         with made.choose(choices=5) as busy, made.choose() as idle:
             assert busy.address != idle.address
@@ -84,7 +84,7 @@ async def test_the_one_with_the_least_work_is_chosen() -> None:
                     assert chosen.address == idle.address
 
 
-async def test_who_is_to_be_avoided_is_only_chosen_when_alone() -> None:
+async def test_avoided_replica_is_chosen_only_without_others() -> None:
     async with balancer(["a:1", "b:1"]) as made:
         with made.choose(choices=9, avoid={"a:1"}) as chosen:
             assert chosen.address == "b:1"
@@ -95,7 +95,7 @@ async def test_who_is_to_be_avoided_is_only_chosen_when_alone() -> None:
             assert chosen.address == "a:1"
 
 
-async def test_only_the_ready_are_chosen() -> None:
+async def test_only_ready_replicas_are_chosen() -> None:
     async with balancer(["a:1", "b:1"]) as made:
         replicas(made)[0].info = None
         absent = replicas(made)[0].address
@@ -106,7 +106,7 @@ async def test_only_the_ready_are_chosen() -> None:
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 5)), max_size=30))
-def test_load_is_given_back(steps: list[tuple[bool, int]]) -> None:
+def test_load_is_released(steps: list[tuple[bool, int]]) -> None:
     async def run() -> None:
         async with balancer(["a:1", "b:1", "c:1"]) as made:
             held: list[ExitStack] = []
@@ -123,14 +123,14 @@ def test_load_is_given_back(steps: list[tuple[bool, int]]) -> None:
     asyncio.run(run())
 
 
-async def test_load_is_given_back_after_a_failure() -> None:
+async def test_load_is_released_after_a_failure() -> None:
     async with balancer(["a:1"]) as made:
         with pytest.raises(ValueError, match="x"), made.choose(choices=3):
             raise ValueError("x")
         assert replicas(made)[0].in_flight == 0
 
 
-async def test_a_replica_is_followed_through_its_life() -> None:
+async def test_health_of_a_replica_through_its_life() -> None:
     peer = Peer(ScriptedEngine(), serving=False)
     await peer.start()
     made: Names = Balancer("engine", [peer.address], NamedClient, describe)
@@ -153,7 +153,7 @@ async def test_a_replica_is_followed_through_its_life() -> None:
     await peer.stop()
 
 
-async def test_who_cannot_describe_itself_is_not_ready_until_it_can() -> None:
+async def test_replica_without_a_description_is_not_ready() -> None:
     asked = 0
 
     async def moody(client: NamedClient) -> str:
@@ -162,30 +162,30 @@ async def test_who_cannot_describe_itself_is_not_ready_until_it_can() -> None:
         if asked == 1:
             raise InternalError
         if asked == 2:
-            raise RuntimeError("something nobody foresaw")
-        return "at last"
+            raise RuntimeError("unexpected")
+        return "described late"
 
     peer = Peer(ScriptedEngine())
     await peer.start()
     made: Names = Balancer("engine", [peer.address], NamedClient, moody)
     made.start()
-    await until(lambda: list(made.infos) == ["at last"])
+    await until(lambda: list(made.infos) == ["described late"])
     await made.stop()
     await peer.stop()
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Silence is noticed after some hundredths of a second."""
+    """A hang is noticed after some tenths of a second."""
     monkeypatch.setattr(health, "PATIENCE", Patience(interval=0.02, answer_seconds=0.2, max_unanswered=2))
 
 
-def test_silence_is_noticed_within_three_seconds() -> None:
+def test_hang_is_noticed_within_three_seconds() -> None:
     assert health.PATIENCE.longest <= 3.0
-    assert health.PATIENCE.max_unanswered > 1, "a gateway that was held up itself would blame everybody"
+    assert health.PATIENCE.max_unanswered > 1, "a gateway that is slow itself would take all replicas for hanging"
 
 
-async def test_a_replica_that_does_not_answer_is_not_ready_until_it_does(impatient: None) -> None:
+async def test_unresponsive_replica_is_not_ready(impatient: None) -> None:
     peer = Peer(ScriptedEngine())
     await peer.start()
     made: Names = Balancer("engine", [peer.address], NamedClient, describe)
@@ -203,7 +203,7 @@ async def test_a_replica_that_does_not_answer_is_not_ready_until_it_does(impatie
     await peer.stop()
 
 
-async def test_a_replica_that_is_late_once_stays_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_late_answer_keeps_a_replica_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "PATIENCE", Patience(interval=0.02, answer_seconds=0.6, max_unanswered=2))
     peer = Peer(ScriptedEngine())
     await peer.start()
@@ -221,8 +221,8 @@ async def test_a_replica_that_is_late_once_stays_ready(monkeypatch: pytest.Monke
     await peer.stop()
 
 
-async def test_the_time_in_which_a_replica_is_away_is_not_held_against_it(impatient: None) -> None:
-    """One that is started again has answered no question for a while."""
+async def test_restarts_do_not_count_as_unresponsive(impatient: None) -> None:
+    """A restarted replica has answered no health check for a while."""
     peer = Peer(ScriptedEngine())
     await peer.start()
     made: Names = Balancer("engine", [peer.address], NamedClient, describe)

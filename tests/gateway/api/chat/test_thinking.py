@@ -49,7 +49,7 @@ OFF: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("name", "value"), OFF)
-def test_thinking_is_switched_off(name: str, value: Any) -> None:
+def test_thinking_off(name: str, value: Any) -> None:
     (wish,) = read(**{name: value})
     assert wish == ThinkingOption(
         name, {"enable_thinking": False, "thinking": False}, False, satisfied_without_thinking=True
@@ -68,7 +68,7 @@ ON: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("name", "value"), ON)
-def test_thinking_is_switched_on(name: str, value: Any) -> None:
+def test_thinking_on(name: str, value: Any) -> None:
     assert read(**{name: value}) == (ThinkingOption(name, {"enable_thinking": True, "thinking": True}, True),)
 
 
@@ -90,7 +90,7 @@ def test_efforts(effort: str) -> None:
         ("thinking_forced_open", False),
     ],
 )  # fmt: skip
-def test_what_asks_for_nothing(name: str, value: Any) -> None:
+def test_values_without_effect(name: str, value: Any) -> None:
     assert read(**{name: value}) == ()
 
 
@@ -118,7 +118,7 @@ def test_reasoning_of_earlier_turns() -> None:
             assert read(**{name: value}) == (wish,)
 
 
-def test_the_variables_of_the_template_are_wishes_too() -> None:
+def test_template_variables_are_options() -> None:
     assert read(chat_template_kwargs={"enable_thinking": False, "other": 1}) == (
         ThinkingOption(
             "chat_template_kwargs.enable_thinking", {"enable_thinking": False}, False,
@@ -154,7 +154,7 @@ def test_the_variables_of_the_template_are_wishes_too() -> None:
         ),
     ],
 )
-def test_what_makes_no_sense(param: str, fields: dict[str, Any]) -> None:
+def test_invalid_and_contradicting_values(param: str, fields: dict[str, Any]) -> None:
     error = fault(**fields)
     assert error.param == param
     assert not isinstance(error, Unsupported)
@@ -175,7 +175,7 @@ def test_budgets_and_unknown_members_are_unsupported(name: str, value: Any) -> N
     assert error.param == name
 
 
-def test_several_that_agree() -> None:
+def test_options_that_agree() -> None:
     assert len(read(enable_thinking=False, reasoning_effort="none", thinking={"type": "disabled"})) == 3
 
 

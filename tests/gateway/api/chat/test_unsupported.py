@@ -11,7 +11,7 @@ from gateway.api.chat.unsupported import NO_EFFECT_ON_OUTPUT, UNSUPPORTED, is_kn
 from svclib.errors import Unsupported
 
 
-def test_no_field_is_both_supported_and_not() -> None:
+def test_lists_of_fields_do_not_overlap() -> None:
     assert not set(UNSUPPORTED) & set(ChatCompletion.model_fields)
     assert not NO_EFFECT_ON_OUTPUT & (set(UNSUPPORTED) | set(ChatCompletion.model_fields))
     every = (*UNSUPPORTED, *NO_EFFECT_ON_OUTPUT, *ChatCompletion.model_fields)
@@ -19,14 +19,14 @@ def test_no_field_is_both_supported_and_not() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(NO_EFFECT_ON_OUTPUT))
-def test_what_cannot_change_the_output_is_accepted(name: str) -> None:
+def test_fields_without_effect_are_accepted(name: str) -> None:
     document = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
     for value in ("x", 5, [1], {"a": 1}, False):
         assert read_chat(document | {name: value}, reject_unknown=True) == read_chat(document, reject_unknown=True)
 
 
 @pytest.mark.parametrize("name", UNSUPPORTED)
-def test_asking_for_something_is_refused_by_name(name: str) -> None:
+def test_unsupported_values_name_the_field(name: str) -> None:
     for value in ("something", 17, {"a": 1}, ["x"]):
         with pytest.raises(Unsupported) as caught:
             refuse_unsupported({name: value})
@@ -35,13 +35,13 @@ def test_asking_for_something_is_refused_by_name(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), UNSUPPORTED.items())
-def test_asking_for_nothing_is_fine(name: str, value: Any) -> None:
+def test_values_without_effect_are_accepted(name: str, value: Any) -> None:
     refuse_unsupported({name: value})
     refuse_unsupported({name: None})
 
 
 @pytest.mark.parametrize(("name", "value"), [("echo", 0), ("best_of", True), ("store", 0), ("mirostat", False)])
-def test_a_number_is_no_truth_value(name: str, value: Any) -> None:
+def test_booleans_do_not_equal_numbers(name: str, value: Any) -> None:
     with pytest.raises(Unsupported):
         refuse_unsupported({name: value})
 
@@ -59,7 +59,7 @@ def test_a_number_is_no_truth_value(name: str, value: Any) -> None:
         "context_length_exceeded_behavior", "instructions", "max_output_tokens", "extra_body",
     ],
 )  # fmt: skip
-def test_the_well_known_ones_are_known(name: str) -> None:
+def test_well_known_fields_are_listed(name: str) -> None:
     assert is_known(name) or is_thinking_field(name)
 
 
@@ -73,6 +73,6 @@ def test_the_well_known_ones_are_known(name: str) -> None:
         ({"echo": True}, "with a value other than false"),
     ],
 )
-def test_what_to_write_instead_is_said(field: dict[str, Any], said: str) -> None:
+def test_errors_name_the_supported_field(field: dict[str, Any], said: str) -> None:
     with pytest.raises(Unsupported, match=said):
         refuse_unsupported(field)
