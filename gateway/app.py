@@ -53,7 +53,7 @@ class Routes:
 
 
 def _routing_problem(scope: Scope, error: HTTPException, routes: Sequence[str]) -> Problem:
-    """An error that names what was requested, and what is available."""
+    """An error that names the requested route, and the available ones."""
     asked = f"{scope['method']} {_shown(scope['path'])}"
     if error.status_code == HTTPStatus.NOT_FOUND:
         return Problem.of(NotFound(f"no route for {asked}; routes: {', '.join(routes)}"))

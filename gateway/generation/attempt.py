@@ -1,8 +1,7 @@
 """Hops 5 to 11 on one engine and one detokenizer: tokens of the engine go to the detokenizer, events come back.
 
-An attempt has no task of its own. Both services wake the one task that reads it, which then moves what has arrived, so
-that output is passed on no faster than the client reads. Earlier output waits on the session with its service, where it
-is compact and bounded.
+An attempt has no task of its own. Both services wake the one task that reads it, which then passes on the output, no
+faster than the client reads. Output that comes earlier waits on the session with its service, compact and bounded.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The tokenizer's result for a request: token ids, and what the engine and the detokenizer must know about them."""
+"""The tokenizer's result for a request: token ids, and facts for the engine and the detokenizer."""
 
 from __future__ import annotations
 

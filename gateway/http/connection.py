@@ -235,7 +235,7 @@ class Connection(asyncio.Protocol):
         self._discards_input = True
         self._refusal = problem
         faulty, self._reading = self._reading, None
-        # The application waits in vain for a faulty body. An answer that has begun is kept.
+        # The application must not wait for the rest of a faulty body. An answer that has started is kept.
         if faulty is not None and not faulty.is_complete and not faulty.is_started:
             faulty.disconnect()
             self._exchanges.remove(faulty)

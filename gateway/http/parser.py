@@ -1,6 +1,6 @@
 """Bytes of one connection to requests: heads, bodies and their ends, by httptools.
 
-It refuses heads beyond ``MAX_HEAD_BYTES`` and whatever is not HTTP/1.0 or HTTP/1.1. It knows nothing of answers.
+It refuses heads beyond ``MAX_HEAD_BYTES`` and anything but HTTP/1.0 and HTTP/1.1. Answers are not its concern.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class RequestParser:
         return parser
 
     def _problem_of(self, error: HttpParserError) -> Problem:
-        """What is wrong: our own refusal, a fault in the framing of the head so far, or the message of httptools."""
+        """Our own refusal, a fault in the framing of the head so far, or the error of httptools."""
         refused = error.__context__
         if isinstance(refused, Refused):
             return refused.problem

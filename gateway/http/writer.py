@@ -58,7 +58,7 @@ class Writer:
         self.transport.close()
 
     def release(self) -> None:
-        """The connection is lost: wake whoever waits in ``drain``."""
+        """The connection is lost: end the waits in ``drain``."""
         self.resume()
 
     def _start_check(self) -> None:

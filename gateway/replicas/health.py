@@ -68,7 +68,7 @@ class HealthWatch(Generic[ClientT, InfoT]):
         async with aclosing(_statuses(self.replica.channel)) as statuses:
             async for serving in statuses:
                 await self._update(serving)
-                # Only a replica that has answered once is expected to go on answering.
+                # Liveness is checked only after the first answer.
                 await _first_of(self._follow_statuses(statuses), _check_liveness(self.replica.channel))
 
     async def _follow_statuses(self, statuses: AsyncIterator[bool]) -> None:

@@ -22,7 +22,7 @@ EngineStream: TypeAlias = Stream[engine_pb2.GenerateRequest, engine_pb2.StopChoi
 
 
 class SessionEngine:
-    """An engine that speaks engine.proto; see ``EngineClient`` in ``gateway/generation/services.py``."""
+    """An engine with the protocol of engine.proto; see ``EngineClient`` in ``gateway/generation/services.py``."""
 
     def __init__(self, channel: grpc.aio.Channel, limits: SessionLimits) -> None:
         self._stub = engine_pb2_grpc.EngineStub(channel)

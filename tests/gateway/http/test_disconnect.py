@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -108,7 +109,9 @@ async def test_http_1_0_client_that_disconnects(phase: str, stream: bool) -> Non
 
 
 async def test_disconnect_interrupts_the_block() -> None:
-    messages = iter([{"type": "http.request", "body": b"", "more_body": False}, {"type": "http.disconnect"}])
+    messages: Iterator[Message] = iter(
+        [{"type": "http.request", "body": b"", "more_body": False}, {"type": "http.disconnect"}]
+    )
 
     async def receive() -> Message:
         return next(messages)
