@@ -1,4 +1,4 @@
-"""The HTTP side of a gateway as an ASGI application."""
+"""The gateway as an ASGI application: routes and middleware."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (chat_routes, model_routes, status_rout
 
 
 def build_app(gateway: Gateway, endpoints: Iterable[Endpoint] = ENDPOINTS) -> ASGIApp:
-    """All routes of a gateway, and what happens to every request on its way to them, from the outside in."""
+    """All routes of a gateway, in its middleware."""
     routes = [route for endpoint in endpoints for route in endpoint(gateway)]
     limited = BodyLimit(Routes(routes), gateway.settings.max_body_bytes)
     return RequestContext(ErrorBodies(limited), gateway.metrics)
 
 
 class Routes:
-    """Takes a request to its endpoint."""
+    """Routes a request to its endpoint."""
 
     def __init__(self, routes: Sequence[BaseRoute]) -> None:
         self._router = Router(routes, redirect_slashes=False)
         self._listed = _listed(routes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope["app"] = self  # With an application around it, the router raises what it refuses.
+        scope["app"] = self  # With an application in the scope, the router raises its errors instead of answering them.
         try:
             await self._router(scope, receive, send)
         except HTTPException as error:
@@ -53,7 +53,7 @@ class Routes:
 
 
 def _routing_problem(scope: Scope, error: HTTPException, routes: Sequence[str]) -> Problem:
-    """What was asked for, and what can be."""
+    """An error that names the requested route, and the available ones."""
     asked = f"{scope['method']} {_shown(scope['path'])}"
     if error.status_code == HTTPStatus.NOT_FOUND:
         return Problem.of(NotFound(f"no route for {asked}; routes: {', '.join(routes)}"))
@@ -69,7 +69,7 @@ def _shown(path: str) -> str:
 
 
 def _listed(routes: Iterable[BaseRoute]) -> list[str]:
-    """As ``GET /v1/models``; what can be asked with HEAD as well is not said twice."""
+    """Entries such as ``GET /v1/models``. HEAD is left out: it is allowed wherever GET is."""
     return sorted(
         f"{method} {route.path.replace(':path}', '}')}"
         for route in routes

@@ -20,10 +20,10 @@ def split(names: str) -> tuple[str, ...]:
 
 def _addresses(value: str) -> str:
     if not split(value):
-        raise ValueError("at least one address is needed")
+        raise ValueError("at least one host:port is required")
     for address in split(value):
         if not _ADDRESS.fullmatch(address):
-            raise ValueError(f"{address!r} is not host:port")
+            raise ValueError(f"{address!r} must be host:port")
     return value
 
 
@@ -31,64 +31,71 @@ Addresses = Annotated[str, AfterValidator(_addresses)]
 
 
 class Settings(ServiceSettings):
-    """What the gateway is told at start."""
+    """The gateway's settings."""
 
     model_config = SettingsConfigDict(env_prefix="GATEWAY_")
 
-    port: int = Field(default=8000, ge=0, le=65535, description="port to listen on; 0 takes a free one")
+    port: int = Field(default=8000, ge=0, le=65535, description="port to listen on; 0: any free port")
     metrics_port: int = Field(
-        default=0, ge=0, le=65535, description="a further port for /metrics alone; 0 serves it on the main port only"
+        default=0, ge=0, le=65535, description="additional port that serves only /metrics; 0: none"
     )
 
-    tokenizer_addresses: Addresses = Field(default="127.0.0.1:50051", description="host:port of each tokenizer")
-    engine_addresses: Addresses = Field(default="127.0.0.1:50052", description="host:port of each engine")
-    detokenizer_addresses: Addresses = Field(default="127.0.0.1:50053", description="host:port of each detokenizer")
+    tokenizer_addresses: Addresses = Field(default="127.0.0.1:50051", description="tokenizer replicas: host:port, ...")
+    engine_addresses: Addresses = Field(default="127.0.0.1:50052", description="engine replicas: host:port, ...")
+    detokenizer_addresses: Addresses = Field(
+        default="127.0.0.1:50053", description="detokenizer replicas: host:port, ..."
+    )
 
-    served_model_name: str = Field(min_length=1, max_length=256, description="name of the model for clients")
-    model_aliases: str = Field(default="", description="comma list of further names of the same model")
+    served_model_name: str = Field(min_length=1, max_length=256, description="model name in requests and responses")
+    model_aliases: str = Field(default="", description="additional names of the model, comma-separated")
     tool_parser: str = Field(
-        default="auto", description="format of tool calls: a name, `none`, or `auto`: found from the chat template"
+        default="auto", description="tool-call parser: a name, `none`, or `auto` (detected from the chat template)"
     )
     reasoning_parser: str = Field(
-        default="auto", description="format of thinking: a name, `none`, or `auto`: found from the chat template"
+        default="auto", description="reasoning parser: a name, `none`, or `auto` (detected from the chat template)"
     )
 
     unknown_fields: Literal["ignore", "reject"] = Field(
-        default="ignore", description="what to do with unknown request fields"
+        default="ignore", description="ignore or reject unknown request fields"
     )
-    max_concurrent_requests: int = Field(default=1024, ge=1, description="maximum number of choices in flight")
-    max_body_bytes: int = Field(default=8 * 1024 * 1024, ge=1, description="largest request body")
+    max_concurrent_requests: int = Field(
+        default=1024, ge=1, description="maximum number of choices in flight; beyond it 503"
+    )
+    max_body_bytes: int = Field(default=8 * 1024 * 1024, ge=1, description="maximum body size, bytes; beyond it 413")
     max_connections: int = Field(
-        default=8192, ge=1, description="open connections; beyond it the one that is idle for longest is closed"
+        default=8192, ge=1, description="maximum number of open connections; beyond it the longest idle one is closed"
     )
     max_partial_bodies: int = Field(
-        default=4096, ge=1, description="bodies being read at a time; beyond it the oldest gets a 408"
+        default=4096, ge=1, description="maximum number of request bodies being read; beyond it the oldest gets a 408"
     )
-    max_partial_bodies_per_client: int = Field(default=2048, ge=1, description="the same for each client address")
-    body_timeout: float = Field(default=120.0, gt=0, le=3600, description="longest time for a body to come, seconds")
+    max_partial_bodies_per_client: int = Field(default=2048, ge=1, description="the same limit for each client address")
+    body_timeout: float = Field(default=120.0, gt=0, le=3600, description="time limit for receiving a body, seconds")
     body_grace_seconds: float = Field(
-        default=10.0, gt=0, le=3600, description="time over which the rate of a body is measured, again and again"
+        default=10.0, gt=0, le=3600, description="interval over which the rate of a body is measured, seconds"
     )
-    body_min_bytes_per_second: int = Field(default=1024, ge=0, description="least rate of a body; 0: any")
+    body_min_bytes_per_second: int = Field(default=1024, ge=0, description="minimum rate of a body; 0: no minimum")
     write_timeout: float = Field(
-        default=30.0, gt=0, le=3600, description="longest time for a client to read nothing of its answer, seconds"
+        default=30.0,
+        gt=0,
+        le=3600,
+        description="time after which a client that reads nothing of its answer is disconnected, seconds",
     )
     keep_alive_timeout: float = Field(
-        default=120.0, gt=0, le=86400, description="longest time for a connection without a request, seconds"
+        default=120.0, gt=0, le=86400, description="time after which an idle connection is closed, seconds"
     )
     max_unread_bytes: int = Field(
         default=16 * 1024 * 1024,
         ge=64 * 1024,
         le=64 * 1024 * 1024,
-        description="output of one request that may wait for a client that reads slowly; beyond it the request ends",
+        description="maximum unread output of one request, bytes; beyond it the request is aborted",
     )
-    request_timeout: float = Field(default=600.0, gt=0, le=86400, description="longest time for a request, seconds")
-    tokenizer_timeout: float = Field(default=30.0, gt=0, le=3600, description="longest time for rendering, seconds")
+    request_timeout: float = Field(default=600.0, gt=0, le=86400, description="time limit of a request, seconds")
+    tokenizer_timeout: float = Field(default=30.0, gt=0, le=3600, description="time limit of a tokenizer call, seconds")
     sse_ping_seconds: float = Field(
-        default=15.0, gt=0, le=3600, description="time between the comments that keep a stream's connection alive"
+        default=15.0, gt=0, le=3600, description="interval of the SSE comments that keep a stream alive, seconds"
     )
 
     @property
     def model_names(self) -> tuple[str, ...]:
-        """Every name of the model, the main one first."""
+        """All names of the model, ``served_model_name`` first."""
         return tuple(dict.fromkeys((self.served_model_name, *split(self.model_aliases))))

@@ -1,4 +1,4 @@
-"""What a gateway is made of."""
+"""The parts of a gateway, put together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from gateway.config import Settings, split
 from gateway.generation.pipeline import Pipeline
 from gateway.http.bodies import Bodies, ReadingLimits
-from gateway.http.reader import JsonReader
+from gateway.http.json_body import JsonReader
 from gateway.metrics import GatewayMetrics
 from gateway.policy.admission import Admission
 from gateway.replicas.balancer import Balancer
@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 
 class Gateway:
-    """The parts that requests share. Runs between ``start`` and ``stop``."""
+    """What all requests share. Runs between ``start`` and ``stop``."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -41,27 +41,26 @@ class Gateway:
         self.registry = Registry(dict.fromkeys(settings.model_names, self.deployment))
         self.pipeline = Pipeline(self.registry, self.metrics.observe_step)
         self._balancers = (self.deployment.tokenizers, self.deployment.engines, self.deployment.detokenizers)
-        self._told: tuple[str, ...] = ()
+        self._logged_warnings: tuple[str, ...] = ()
         self.loads = EngineLoadCollector(lambda: self.deployment.engines.ready, settings.served_model_name)
         self.metrics.registry.register(self.loads)
         self.metrics.watch_choices(lambda: self.admission.in_use)
         self.metrics.watch_peers(self.peers)
 
     def start(self) -> None:
-        """Look for the services. They need not be there yet."""
+        """Begin to watch the services. They need not be running yet."""
         self.loads.start()
         for balancer in self._balancers:
-            balancer.on_change = self._on_change
-            balancer.start()
+            balancer.start(self._on_change)
 
     async def stop(self) -> None:
-        """Let go of everything; requests that still run end with an error."""
+        """Release everything; requests in flight end with an error."""
         for balancer in self._balancers:
             await balancer.stop()
         self.reader.close()
 
     def close(self) -> None:
-        """Begin nothing any more: requests that are still being read end with an error, running ones go on."""
+        """Admit no more requests: those being read end with an error, those in flight continue."""
         self.admission.close()
         self.bodies.end_all(Unavailable("the gateway is shutting down", retry_after=1.0))
 
@@ -70,19 +69,19 @@ class Gateway:
         return {balancer.name: balancer.addresses for balancer in self._balancers}
 
     def check_ready(self) -> tuple[str, ...]:
-        """What an operator should know. Raises ``Unavailable`` unless a request would be answered now."""
+        """Warnings for operators. Raises ``Unavailable`` unless a request would be served now."""
         self.admission.check_open()
         return self.deployment.warnings()
 
     def _on_change(self) -> None:
-        """Log what an operator should know of the model, once for each model."""
+        """Log the model's warnings whenever they change."""
         self.deployment.refresh()
         try:
             warnings = self.deployment.warnings()
         except Unavailable:
             return
-        if warnings != self._told:
-            self._told = warnings
+        if warnings != self._logged_warnings:
+            self._logged_warnings = warnings
             for warning in warnings:
                 log.warning("model is served with a limitation", warning=warning)
 

@@ -1,4 +1,4 @@
-"""The gateway's metrics. What vLLM has a name for is exported under that name, with its type, unit and labels."""
+"""The gateway's metrics. A metric that vLLM has is exported under its name, with its type, unit and labels."""
 
 from __future__ import annotations
 
@@ -23,57 +23,59 @@ _REQUEST_SECONDS: Final = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 2
 
 
 class GatewayMetrics:
-    """Written by requests; read from ``registry`` by ``/metrics``. No label takes a value that a client invents."""
+    """Written by requests, exported from ``registry``. No label has a value that a client can choose freely."""
 
     def __init__(self, registry: CollectorRegistry, model_name: str) -> None:
         self.registry = registry
         self._model_name = model_name
         self._first_token = self._histogram(
-            "vllm:time_to_first_token_seconds", "From a request's arrival to its first token.", _FIRST_TOKEN_SECONDS
+            "vllm:time_to_first_token_seconds",
+            "Time from arrival to the first token.",
+            _FIRST_TOKEN_SECONDS,
         )
         self._step = _StepHistogram(
             "vllm:inter_token_latency_seconds",
-            "Between two outputs of the engine for a request.",
+            "Time between two outputs of the engine for a request.",
             model_name,
             _STEP_SECONDS,
         )
         registry.register(self._step)
         self._request = self._histogram(
-            "vllm:e2e_request_latency_seconds", "From a request's arrival to its end.", _REQUEST_SECONDS
+            "vllm:e2e_request_latency_seconds", "Time from arrival to the end of the request.", _REQUEST_SECONDS
         )
         self._requests = Counter(
             "pellucid_http_requests",
-            "HTTP requests that ended. Model names that are not served count as `other`; the code is that of the error "
-            "body or of the error event.",
+            "Finished HTTP requests. `code` is that of the error body or error event; `model_name` is `other` for "
+            "names that are not served.",
             ["route", "status", "code", "model_name"],
             registry=registry,
         )
         self._ignored = Counter(
             "pellucid_ignored_fields",
-            "Unknown request fields, by whether they are at the top level or nested.",
+            "Ignored unknown request fields, at the top level or nested.",
             ["level"],
             registry=registry,
         )
 
     def watch_choices(self, count: Callable[[], float]) -> None:
-        """Read the number of choices in flight from ``count`` when somebody asks for it."""
+        """Export the number of choices in flight, read from ``count`` at each scrape."""
         gauge = Gauge("pellucid_gateway_choices_running", "Choices in flight.", registry=self.registry)
         gauge.set_function(count)
 
     def watch_peers(self, peers: Callable[[], Mapping[str, Mapping[str, bool]]]) -> None:
-        """Read which replicas are ready, by service and address, when somebody asks for it."""
+        """Export which replicas are ready, by service and address, read at each scrape."""
         self.registry.register(_PeerCollector(peers))
 
     def observe_step(self, seconds: float | None) -> None:
-        """The time between two outputs; None: it was the first one."""
+        """The time between two outputs; None: the first output."""
         if seconds is not None:
             self._step.observe(seconds)
 
     def observe_request(self, record: RequestRecord, route: str, status: int) -> None:
-        """A request that ended; ``route`` is the template of its path."""
+        """Count a finished request. ``route`` is the template of its path."""
         model_name = record.model_name if record.model_name in {"", self._model_name} else "other"
         self._requests.labels(route, str(status), record.error_code, model_name).inc()
-        # Added up first: one request may name a quarter of a million, and this is the event loop.
+        # Summed first: one request may have 250,000 unknown fields, and this runs on the event loop.
         nested = sum("." in name for name in record.ignored)
         self._ignored.labels("nested").inc(nested)
         self._ignored.labels("top").inc(len(record.ignored) - nested)
@@ -88,7 +90,7 @@ class GatewayMetrics:
 
 
 class _StepHistogram(Collector):
-    """A histogram that one thread writes, at a fifth of the library's time: it is written for every token."""
+    """A histogram for one writing thread, in a fifth of the library's time: it is written for every token."""
 
     def __init__(self, name: str, documentation: str, model_name: str, bounds: tuple[float, ...]) -> None:
         self._name = name
@@ -115,7 +117,7 @@ class _PeerCollector(Collector):
         self._peers = peers
 
     def collect(self) -> list[GaugeMetricFamily]:
-        family = GaugeMetricFamily("pellucid_peer_ready", "Whether a replica can serve.", labels=["service", "address"])
+        family = GaugeMetricFamily("pellucid_peer_ready", "Whether a replica is ready.", labels=["service", "address"])
         for service, addresses in self._peers().items():
             for address, is_ready in addresses.items():
                 family.add_metric([service, address], float(is_ready))

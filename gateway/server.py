@@ -1,8 +1,9 @@
-"""Being the gateway's process: listen, serve, drain on SIGTERM, exit.
+"""The gateway's process: listen, serve, drain on SIGTERM, exit.
 
-serving   answers at once, requests with 503 as long as the services behind it are not there
-draining  a signal came: ``/ready`` says 503 and no chat is begun; the running ones may end within ``drain_seconds``
-exit 0    drained; 1 it cannot listen
+serving   at once; requests get a 503 while the services behind it are not ready
+draining  after SIGTERM or SIGINT: ``/ready`` answers 503, no request is admitted, those in flight may finish within
+          ``drain_seconds``
+exit      0: drained; 1: cannot listen
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from svclib.metrics import serve_metrics
 
 _BACKLOG: Final = 2048
 _CLOSE_SECONDS: Final = 2
-"""How long connections may take to close after their last answer."""
+"""Time for connections to close after their last answer."""
 
 log = structlog.get_logger(__name__)
 
 
 def run(settings: Settings) -> int:
-    """Serve until a signal comes. Returns the exit code."""
+    """Serve until SIGTERM or SIGINT. Returns the exit code."""
     logging.configure(settings, "gateway")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(settings))
@@ -51,12 +52,12 @@ def _connection_factory(settings: Settings) -> Callable[..., Connection]:
 
 
 class HttpServer(uvicorn.Server):
-    """uvicorn, with signals left to others."""
+    """uvicorn without its own signal handlers."""
 
     def __init__(self, gateway: Gateway, endpoints: Iterable[Endpoint] = ENDPOINTS) -> None:
         config = uvicorn.Config(
             build_app(gateway, endpoints),
-            http=_connection_factory(gateway.settings),  # type: ignore[arg-type]  # whatever makes a protocol does
+            http=_connection_factory(gateway.settings),  # type: ignore[arg-type]  # any factory of protocols works
             ws="none",
             lifespan="off",
             log_config=None,
@@ -74,13 +75,13 @@ class HttpServer(uvicorn.Server):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that accepts connections. Port 0 takes a free one. Raises ``OSError``."""
+    """A listening socket. Port 0: any free port. Raises ``OSError``."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Only of a socket that says it is TCP does asyncio switch off Nagle's delay, 40 ms for each answer in two pieces.
+    # asyncio turns off Nagle's algorithm (40 ms for each answer in two pieces) only if the protocol is given.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Connections inherit it: what a client does not read waits here, not in megabytes of the system's memory.
+        # Connections inherit it: unread output waits in the gateway, within bounds, not in megabytes of kernel memory.
         if hasattr(socket, "TCP_NOTSENT_LOWAT"):
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, WRITE_BUFFER_BYTES)
         listener.bind((host, port))
@@ -111,20 +112,20 @@ async def _serve(settings: Settings) -> int:
 
 
 async def _run(gateway: Gateway, listener: socket.socket, stop: asyncio.Event) -> None:
-    """From the first connection to the last. Raises what ended the HTTP server, should it end by itself."""
+    """Serve until ``stop`` is set, then drain. Raises the error of an HTTP server that ends by itself."""
     server = HttpServer(gateway)
     gateway.start()
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(server.serve(sockets=[listener]))
-        _spare_the_garbage_collector()
+        _tune_garbage_collector()
         await stop.wait()
         await _drain(gateway)
         server.should_exit = True
     await gateway.stop()
 
 
-def _spare_the_garbage_collector() -> None:
-    """What a started process holds stays, and a request makes hardly a cycle: looking less saves a tenth."""
+def _tune_garbage_collector() -> None:
+    """Collect less often: start-up objects stay, and requests make few cycles. Saves a tenth of the CPU time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 50)

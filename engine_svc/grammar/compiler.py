@@ -17,7 +17,7 @@ from typing import Final
 
 from engine_svc.constraint import Constraint, Thinking
 from engine_svc.grammar.building import build
-from engine_svc.grammar.examiner import SLOW_NICENESS, Examiner, Patience, TooMuch
+from engine_svc.grammar.examiner import SLOW_NICENESS, Examiner, ProbePolicy, TooMuch
 from engine_svc.grammar.limits import DEFAULT_LIMITS, CompileLimits
 from engine_svc.grammar.matcher import CompiledGrammar
 from engine_svc.grammar.panics import panics_are_errors
@@ -34,7 +34,7 @@ MAX_WAITING: Final = 256
 MAX_SLOW: Final = 4
 """Those among them that take long."""
 SLOW_AT_ONCE: Final = 2
-QUICK: Final = Patience(seconds=0.75, cpu_seconds=0.25)
+QUICK: Final = ProbePolicy(seconds=0.75, cpu_seconds=0.25)
 
 
 class GrammarCompiler:
@@ -146,7 +146,7 @@ class _Work:
 
     def _compile_slowly(self, constraint: Constraint) -> CompiledGrammar:
         try:
-            return self._compile(constraint, Patience(self._limits.seconds, self._limits.seconds, SLOW_NICENESS))
+            return self._compile(constraint, ProbePolicy(self._limits.seconds, self._limits.seconds, SLOW_NICENESS))
         except TooMuch:
             most = f"{self._limits.seconds:g} seconds or {self._limits.memory_bytes // 2**20} MiB of memory"
             raise InvalidRequest(
@@ -154,7 +154,7 @@ class _Work:
             ) from None
 
     @panics_are_errors()
-    def _compile(self, constraint: Constraint, patience: Patience) -> CompiledGrammar:
+    def _compile(self, constraint: Constraint, patience: ProbePolicy) -> CompiledGrammar:
         if (known := self.store.get(constraint)) is not None:
             return known
         started = perf_counter()

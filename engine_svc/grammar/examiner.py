@@ -40,7 +40,7 @@ class Approved:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class ProbePolicy:
     """How long a child is left at one constraint, on the clock and in processor time, and how much others come first:
     not at all, or by ``SLOW_NICENESS``."""
 
@@ -70,7 +70,7 @@ class Examiner:
                 raise Unavailable("the engine ends")
             self._pool = self._pool or self._new_pool()
 
-    def examine(self, constraint: Constraint, patience: Patience) -> Approved:
+    def examine(self, constraint: Constraint, patience: ProbePolicy) -> Approved:
         """Raises ``InvalidRequest`` for what is wrong with it, ``TooMuch``, ``Unavailable`` when there are no
         children, and ``Panic``."""
         self.start()
@@ -88,7 +88,7 @@ class Examiner:
             if self._pool is not None:
                 self._pool.close()
 
-    def _ask(self, constraint: Constraint, patience: Patience) -> bytes:
+    def _ask(self, constraint: Constraint, patience: ProbePolicy) -> bytes:
         assert self._pool is not None
         asked = {**asdict(constraint), "cpu_seconds": patience.cpu_seconds, "niceness": patience.niceness}
         try:

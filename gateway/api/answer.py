@@ -1,4 +1,4 @@
-"""What an endpoint brings: how its requests are read, and how the answers to them are written."""
+"""The interface of an endpoint: how its requests are read, and how their answers are written."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from gateway.http.errors import Problem
 
 
 class AnswerWriter(Protocol):
-    """Makes the bytes of one answer. One that is not a stream says everything in ``closing``."""
+    """Makes the bytes of one answer. An answer that is not streamed is all in ``closing``."""
 
     @property
     def headers(self) -> Sequence[tuple[bytes, bytes]]: ...
 
     def opening(self) -> bytes:
-        """What comes before the first event."""
+        """The bytes before the first event."""
 
     def events(self, batch: Sequence[Event]) -> bytes:
-        """Everything that happened, in one piece; empty when nothing of it is to be told yet."""
+        """The bytes of a batch; empty if nothing of it is sent yet."""
 
     def closing(self) -> bytes:
-        """What follows the last event, when every choice has ended."""
+        """The bytes after the last event, when every choice has ended."""
 
     def error(self, problem: Problem) -> bytes:
-        """The last bytes of a stream that failed after its status line."""
+        """The last bytes of a stream that fails after its status line."""
 
 
 class ApiRequest(Protocol):
-    """A request as an endpoint has read it."""
+    """A request that an endpoint has read."""
 
     @property
     def generation(self) -> GenerationRequest:
@@ -39,17 +39,17 @@ class ApiRequest(Protocol):
 
     @property
     def is_stream(self) -> bool:
-        """The answer is written as it comes; otherwise in one piece."""
+        """Whether the answer is streamed."""
 
     @property
     def ignored(self) -> Sequence[str]:
-        """Unknown fields that were ignored."""
+        """Names of unknown fields that were ignored."""
 
     def writer(self, record: RequestRecord) -> AnswerWriter:
-        """Asked for once the engine has begun. The record is filled in further."""
+        """Called once the engine has started. The record goes on changing."""
 
 
 class ReadRequest(Protocol):
-    """Reads the document in a body. Raises ``InvalidRequest`` naming the field at fault."""
+    """Reads the JSON document of a request. Raises ``InvalidRequest`` naming the field at fault."""
 
     def __call__(self, document: Mapping[str, Any], *, reject_unknown: bool) -> ApiRequest: ...

@@ -1,6 +1,6 @@
-"""One request to generate and its answer, over HTTP: hop 1 and hop 12, whatever the endpoint.
+"""A request to generate and its answer over HTTP, for any endpoint: hop 1 and hop 12.
 
-It knows admission, the client's leaving, bodies, deadlines and errors; the endpoint knows what the bytes mean.
+It handles admission, disconnects, bodies, deadlines and errors; the endpoint reads the document and writes the answer.
 """
 
 from __future__ import annotations
@@ -23,28 +23,29 @@ from gateway.gateway import Gateway
 from gateway.generation.events import Event
 from gateway.generation.record import RequestRecord
 from gateway.http.bodies import client_address
+from gateway.http.disconnect import while_connected
 from gateway.http.errors import ClientGone, Problem
-from gateway.http.receiving import check_json_headers, while_connected
+from gateway.http.json_body import check_json_headers
 from gateway.policy.admission import Permit
 from gateway.policy.interrupt import Interrupt
 from gateway.policy.limits import MAX_IGNORED_NAME_CHARS, MAX_IGNORED_NAMES
 from svclib.errors import DeadlineExceeded, ServiceError, public
 
-_LAST_WORD_SECONDS: Final = 1.0
+_ERROR_EVENT_SECONDS: Final = 1.0
 """How long a client that does not read may delay the end of a failed stream."""
 
 log = structlog.get_logger(__name__)
 
 
 class GenerationEndpoint:
-    """An ASGI application that answers requests which ``read`` understands, whole or as a stream."""
+    """An ASGI application for one endpoint: ``read`` reads its requests; answers are whole or streamed."""
 
     def __init__(self, gateway: Gateway, read: ReadRequest) -> None:
         self._gateway = gateway
         self._read = partial(read, reject_unknown=gateway.settings.unknown_fields == "reject")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Raises ``ServiceError`` and ``ClientGone`` before the status line; after it the stream tells the error."""
+        """Raises ``ServiceError`` and ``ClientGone`` before the status line; after it sends an error event."""
         exchange = _Exchange(self._gateway, scope, receive, send)
         try:
             body = await exchange.read_body()
@@ -56,7 +57,7 @@ class GenerationEndpoint:
         except Exception as error:
             if exchange.stream is None or isinstance(error, ClientGone):
                 raise
-            await exchange.send_last_word(error, exchange.stream)
+            await exchange.send_error(error, exchange.stream)
 
 
 def generation_route(path: str, gateway: Gateway, read: ReadRequest) -> Route:
@@ -78,18 +79,18 @@ class _Exchange:
         """Once the status line of a stream is sent."""
 
     async def read_body(self) -> bytes:
-        """No permit is held meanwhile: it may take as long as the client likes, up to the limits of ``Bodies``."""
+        """Holds no permit. The limits on time and rate are those of ``Bodies``."""
         check_json_headers(Headers(scope=self._scope))
         self._gateway.admission.check_open()
         return await self._gateway.bodies.read(self._receive, client_address(self._scope))
 
     def set_deadline(self, interrupt: Interrupt) -> None:
         seconds = self._gateway.settings.request_timeout
-        late = DeadlineExceeded(f"the request took more than {seconds:g} s")
-        interrupt.after(max(0.0, self._until - time.time()), late)
+        error = DeadlineExceeded(f"the request took more than {seconds:g} s")
+        interrupt.after(max(0.0, self._until - time.time()), error)
 
     async def answer(self, request: ApiRequest, interrupt: Interrupt, permit: Permit) -> None:
-        """Generate, and write what comes of it."""
+        """Generate, and write the answer."""
         generation, settings = request.generation, self._gateway.settings
         self._record.model_name, self._record.ignored = generation.model, tuple(request.ignored)
         self._gateway.registry.deployment(generation.model)
@@ -100,7 +101,7 @@ class _Exchange:
                 generation,
                 self._record,
                 until=self._until,
-                give_up=interrupt,
+                abort=interrupt,
                 ping_seconds=settings.sse_ping_seconds if request.is_stream else None,
             )
             async with aclosing(events):
@@ -124,7 +125,7 @@ class _Exchange:
         async for batch in events:
             await self._send_more(writer.events(batch))
         await events.aclose()
-        # Nothing is waited for after this, so that the end of the answer is not taken for the client's leaving.
+        # Nothing is awaited after this, so that the end of the answer is not taken for a disconnect.
         await self._send({"type": "http.response.body", "body": writer.closing()})
 
     async def _start(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
@@ -135,19 +136,19 @@ class _Exchange:
         if data:
             await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
-    async def send_last_word(self, error: Exception, writer: AnswerWriter) -> None:
-        """End a stream that has begun."""
+    async def send_error(self, error: Exception, writer: AnswerWriter) -> None:
+        """End a started stream with an error event."""
         if not isinstance(error, ServiceError):
             log.exception("stream failed")
         problem = Problem.of(public(error))
         self._record.error_code = problem.code or problem.type
         with suppress(TimeoutError):
-            async with asyncio.timeout(_LAST_WORD_SECONDS):
+            async with asyncio.timeout(_ERROR_EVENT_SECONDS):
                 await self._send({"type": "http.response.body", "body": writer.error(problem)})
 
 
 def _ignored_header(names: tuple[str, ...]) -> list[tuple[bytes, bytes]]:
-    """Tells the client which of its fields are unknown."""
+    """The header that names the client's unknown fields."""
     if not names:
         return []
     shown = [quote(name[:MAX_IGNORED_NAME_CHARS], safe="[]._-") for name in names[:MAX_IGNORED_NAMES]]

@@ -1,4 +1,4 @@
-"""What happens to every HTTP request, in pure ASGI: its id and record, its log line, its error body, its size limit."""
+"""Middleware for every HTTP request, in pure ASGI: request id, record, log line, error body, body size limit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 
 class RequestContext:
-    """Gives a request its id, taken from ``x-request-id`` if that is sane, and its record; counts and logs its end."""
+    """Sets a request's id (``x-request-id`` if valid, else a new one) and record; logs and counts its end."""
 
     def __init__(self, app: ASGIApp, metrics: GatewayMetrics) -> None:
         self._app = app
@@ -56,7 +56,7 @@ class RequestContext:
 
 
 class ErrorBodies:
-    """Answers every exception with the OpenAI error body; those that are not meant for callers are logged."""
+    """Answers exceptions with the OpenAI error body. Any but ``ServiceError`` is logged and hidden."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -85,7 +85,7 @@ class ErrorBodies:
 
 
 class BodyLimit:
-    """Refuses bodies that are too large, by what they declare or while they arrive."""
+    """Refuses bodies that are too large, by their content-length or while they arrive."""
 
     def __init__(self, app: ASGIApp, max_bytes: int) -> None:
         self._app = app
@@ -106,11 +106,11 @@ class BodyLimit:
 
     def _check(self, size: int) -> None:
         if size > self._max_bytes:
-            raise PayloadTooLarge(f"the body is larger than {self._max_bytes} bytes")
+            raise PayloadTooLarge(f"the body must be at most {self._max_bytes} bytes")
 
 
 def _traceparent(headers: Headers) -> str:
-    """What the client traces, if it is of the form of W3C Trace Context."""
+    """The client's ``traceparent`` header, if it is valid W3C Trace Context."""
     given = headers.get("traceparent", "")
     return given if _TRACEPARENT.fullmatch(given) else ""
 
@@ -121,6 +121,6 @@ def _request_id(headers: Headers) -> str:
 
 
 def _route(scope: Scope) -> str:
-    """The template of the path, so that there are few different ones."""
+    """The template of the path, so that the label has few values."""
     route = scope.get("route")
     return UNMATCHED if route is None else str(route.path)

@@ -1,4 +1,4 @@
-"""Server-sent events as OpenAI's APIs send them."""
+"""Server-sent events in the form of OpenAI's APIs."""
 
 from __future__ import annotations
 

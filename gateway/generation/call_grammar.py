@@ -1,7 +1,7 @@
-"""Grammars of answers with calls, in the dialect that engine.proto names: llguidance's Lark.
+"""Grammars of output with tool calls, in llguidance's Lark dialect, as engine.proto expects.
 
-The format of a call comes from the detokenizer (``CallSyntax``), the arguments from the tools' own schemas. Every
-``%json`` takes one line.
+The format of a call comes from the detokenizer (``CallSyntax``), the arguments from the schemas of the tools. Each
+``%json`` rule takes one line.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NO_ARGUMENTS = '{"type":"object","properties":{},"additionalProperties":false}'
 
 @dataclass(frozen=True, slots=True)
 class CallSyntax:
-    """How a format writes a call; see detokenizer.proto."""
+    """The parts of a tool call in one format; see detokenizer.proto."""
 
     opening: str
     before_name: str
@@ -28,28 +28,28 @@ class CallSyntax:
     closing: str
     separator: str
     special_tokens: tuple[tuple[str, int], ...] = ()
-    """Spelling and id of each."""
+    """Text and id of each."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallGrammar:
-    """Calls of some ``tools``: one, or with ``several`` one after the other."""
+    """Calls of ``tools``: one, or with ``several`` any number in a row."""
 
     syntax: CallSyntax
     tools: Sequence[Tool]
     several: bool
 
     def only_calls(self) -> str:
-        """At least one call and at most as many as can be sent back, and nothing else."""
+        """Only calls: at least one, and at most as many as a client can send back."""
         return _grammar("start: calls", *self._calls(), *self._call())
 
     def calls_or_json(self, schema_json: str | None) -> str:
-        """Calls, or a JSON value of a schema; without one, any object."""
+        """Calls, or a JSON value of a schema; without a schema, any object."""
         answer = f"answer: %json {schema_json or _ANY_OBJECT}"
         return _grammar("start: calls | answer", *self._calls(), *self._call(), answer)
 
     def calls_in_text(self) -> str:
-        """Any text, in which whatever begins a call must be one."""
+        """Any text with calls in it; the opening of a call must be followed by a valid call."""
         opening = self.syntax.opening
         start = "start: (until_call call)* text" if self.several else "start: until_call call | text"
         ways = ["until_spelled", f"text {self._spelled(opening)}"] if self._has_special(opening) else ["until_spelled"]
@@ -67,7 +67,7 @@ class CallGrammar:
         yield f"calls: {opening} call{more}"
 
     def _call(self) -> Iterator[str]:
-        """A call behind its opening."""
+        """A call after its opening."""
         functions = " | ".join(f"function_{number}" for number in range(len(self.tools)))
         yield f"call: {self._spelled(self.syntax.before_name)} ({functions}) {self._spelled(self.syntax.closing)}"
         before_arguments = self._spelled(self.syntax.before_arguments)
@@ -76,7 +76,7 @@ class CallGrammar:
             yield f"arguments_{number}: %json {_arguments(tool)}"
 
     def _spelled(self, text: str) -> str:
-        """A text of the format, with special tokens where the vocabulary has them."""
+        """A text of the format, with special tokens by id where the vocabulary has them."""
         token_ids = dict(self.syntax.special_tokens)
         if not self._has_special(text):
             return _quoted(text)
@@ -90,7 +90,7 @@ class CallGrammar:
 
 
 def _arguments(tool: Tool) -> str:
-    """The schema of a tool's arguments, which are an object; a tool that declares nothing takes none."""
+    """The schema of a tool's arguments, always an object. A tool without parameters takes no arguments."""
     schema = json.loads(tool.parameters_json or "{}")
     if not schema:
         return _NO_ARGUMENTS
@@ -102,10 +102,10 @@ def _grammar(*rules: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A text as a Lark string, which is written as in JSON."""
+    """A text as a Lark string, which has the syntax of a JSON string."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def _escaped(text: str) -> str:
-    """A text inside of a Lark regular expression, which stands on one line."""
+    """A text inside a Lark regular expression, which must be on one line."""
     return re.escape(text).replace("\\\n", r"\n").replace("/", r"\/")

@@ -1,4 +1,4 @@
-"""What a request demands of the output's form, as one constraint for the engine."""
+"""The constraint on the output that a request asks for, as the engine takes it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SCHEMA: Final = re.compile(r"grammar\.json\[(\d+)\]")
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """What the output must match; ``kind`` is the field of engine.proto, which says more."""
+    """What the output must match. ``kind`` is a field of ``SamplingParams`` in engine.proto, which documents it."""
 
     kind: Literal["json_object", "json_schema", "grammar"]
     text: str = ""
@@ -27,27 +27,27 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """The beginning of the output that a constraint leaves free."""
+    """Reasoning at the start of the output, to which a constraint does not apply."""
 
     state: ReasoningState
     tags: ReasoningTags
 
 
-def asked_by(request: GenerationRequest) -> str:
-    """The client's field that asks for a constraint; empty: none does."""
+def constraining_field(request: GenerationRequest) -> str:
+    """The client's field that asks for a constraint; empty: none."""
     if request.tools and (request.tool_choice.is_forced or request.tool_choice.allowed is not None):
         return "tool_choice"
     if request.response_format is not None:
         return request.names.response_format
-    return _asked_by_tools(request)
+    return _constraining_tool_field(request)
 
 
-def constraint_of(request: GenerationRequest, syntax: CallSyntax | None) -> Constraint | None:
-    """None: any output will do. ``syntax`` is how calls are written, and is there if tools are.
+def build_constraint(request: GenerationRequest, syntax: CallSyntax | None) -> Constraint | None:
+    """The constraint of a request; None: any output is allowed. ``syntax`` is required when there are tools.
 
-    Raises ``InvalidRequest`` for tools that are too much to be made into one.
+    Raises ``InvalidRequest`` for tools whose schemas are too large or do not describe an object.
     """
-    if not asked_by(request):
+    if not constraining_field(request):
         return None
     if request.tools:
         assert syntax is not None
@@ -59,9 +59,9 @@ def constraint_of(request: GenerationRequest, syntax: CallSyntax | None) -> Cons
     return Constraint("json_object") if schema is None else Constraint("json_schema", schema)
 
 
-def fault_of(error: InvalidRequest, request: GenerationRequest) -> InvalidRequest:
-    """What the engine says of a constraint, said of the client's field."""
-    param, place = asked_by(request), ""
+def client_error(error: InvalidRequest, request: GenerationRequest) -> InvalidRequest:
+    """An engine's error about a constraint as an error about the client's field."""
+    param, place = constraining_field(request), ""
     if number := _SCHEMA.fullmatch(error.param or ""):
         param, place = _schema_of(int(number[1]), request)
     elif error.param == "json_schema":
@@ -70,7 +70,7 @@ def fault_of(error: InvalidRequest, request: GenerationRequest) -> InvalidReques
 
 
 def _schema_of(number: int, request: GenerationRequest) -> tuple[str, str]:
-    """Field and place of one of the schemas in a grammar of calls, where that of the content is the last."""
+    """Field and place of a schema in a grammar of tool calls. The schema of the content is the last one."""
     allowed = _allowed(request)
     if number >= len(allowed):
         return request.names.response_format, request.names.response_schema
@@ -83,26 +83,26 @@ def _parameters_of(tool: Tool, request: GenerationRequest) -> str:
 
 
 def _check_size(request: GenerationRequest) -> None:
-    """Before time is spent on them; the engine, too, limits what it compiles."""
+    """Checked before time is spent on the schemas. The engine limits what it compiles as well."""
     size = sum(len(tool.parameters_json or "") for tool in _allowed(request))
     if size > MAX_CALL_SCHEMAS_CHARS:
         raise InvalidRequest(
-            f"{asked_by(request)} cannot hold for tools whose parameters are longer than {MAX_CALL_SCHEMAS_CHARS} "
-            "characters together",
+            f"{constraining_field(request)} needs tools whose parameters have at most {MAX_CALL_SCHEMAS_CHARS} "
+            "characters in total",
             param="tools",
         )
 
 
 def _check_arguments(request: GenerationRequest) -> None:
-    """Arguments are an object, so a schema that is about something else cannot be followed."""
+    """Arguments are an object, so their schema must allow one."""
     for tool in _allowed(request):
         kind = orjson.loads(tool.parameters_json or "{}").get("type", "object")
         if kind != "object" and "object" not in kind:
             param = _parameters_of(tool, request)
-            raise InvalidRequest(f"{param}.type must be `object` where {asked_by(request)} is to hold", param=param)
+            raise InvalidRequest(f"{param}.type must be `object` with {constraining_field(request)}", param=param)
 
 
-def _asked_by_tools(request: GenerationRequest) -> str:
+def _constraining_tool_field(request: GenerationRequest) -> str:
     if not request.tools:
         return ""
     if not request.parallel_tool_calls:
@@ -112,7 +112,7 @@ def _asked_by_tools(request: GenerationRequest) -> str:
 
 
 def _grammar(request: GenerationRequest, calls: CallGrammar) -> str:
-    """A forced call leaves no content, so that a format of the content has nothing to say then."""
+    """With a forced call there is no content, so ``response_format`` does not apply."""
     if request.tool_choice.is_forced:
         return calls.only_calls()
     if request.response_format is not None:

@@ -1,4 +1,4 @@
-"""What happens to a running request: tokens out of the engine, text out of the detokenizer, and what writers read."""
+"""Events of a running request: tokens from the engine, text from the detokenizer, and what writers read."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from enum import Enum, auto
 from typing import Any, TypeAlias
 
 LogProbs: TypeAlias = Any
-"""Log probabilities on their way from the engine to the detokenizer; nothing in between looks inside."""
+"""Log probabilities on their way from the engine to the detokenizer; opaque to the gateway."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What the engine says of a request once it has begun."""
+    """The engine's first message about a request, once it has started."""
 
     prompt_tokens: int
     cached_tokens: int
@@ -22,7 +22,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """New output of one choice. ``ended_by_token``: the last token ended the choice and is no text."""
+    """New output of one choice. ``ended_by_token``: the last token ended the choice and is not part of the text."""
 
     index: int
     token_ids: Sequence[int]
@@ -33,7 +33,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class EngineStats:
-    """Times in the engine, Unix seconds; 0: did not happen."""
+    """Times in the engine, Unix seconds; 0: not reached."""
 
     queue_enter_at: float
     prefill_start_at: float
@@ -53,18 +53,10 @@ class GenerateEvent:
 class ContentDelta:
     text: str
 
-    @property
-    def num_chars(self) -> int:
-        return len(self.text)
-
 
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
     text: str
-
-    @property
-    def num_chars(self) -> int:
-        return len(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +68,13 @@ class ToolCallDelta:
     name: str
     arguments: str
 
-    @property
-    def num_chars(self) -> int:
-        return len(self.arguments)
-
 
 Delta: TypeAlias = ContentDelta | ReasoningDelta | ToolCallDelta
 
 
 @dataclass(frozen=True, slots=True)
 class TokenAlternative:
-    """A token at one position, with the names that the API uses. ``bytes`` is None for a token that is no text."""
+    """A token at one position, in the API's field names. ``bytes`` is None for a token that is not text."""
 
     token: str
     logprob: float
@@ -95,7 +83,7 @@ class TokenAlternative:
 
 @dataclass(frozen=True, slots=True)
 class TokenLogProb:
-    """A sampled token and the most likely ones."""
+    """A sampled token and the most likely tokens at its position."""
 
     token: str
     logprob: float
@@ -130,12 +118,12 @@ class Output:
 
 
 class Signal(Enum):
-    """What is no output."""
+    """An event that is not output."""
 
-    BEGUN = auto()
-    """The engine has begun with the request."""
+    STARTED = auto()
+    """The engine has started the request."""
     PING = auto()
-    """Some time has passed."""
+    """The time between two SSE comments has passed."""
 
 
 Event: TypeAlias = Output | Signal

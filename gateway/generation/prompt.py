@@ -1,4 +1,4 @@
-"""What the tokenizer makes of a request: token ids, and what must be known of them to go on."""
+"""The tokenizer's result for a request: token ids, and facts for the engine and the detokenizer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import IntEnum
 
 
 class ReasoningState(IntEnum):
-    """Where the answer starts, seen from the thinking; see common.proto."""
+    """Whether the output starts inside reasoning; see common.proto."""
 
     UNSPECIFIED = 0
     UNDECIDED = 1
@@ -18,7 +18,7 @@ class ReasoningState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReasoningTags:
-    """The tags around the thinking, in tokens."""
+    """The tags around reasoning, as token ids."""
 
     start_token_ids: tuple[int, ...]
     end_token_ids: tuple[int, ...]
@@ -26,7 +26,7 @@ class ReasoningTags:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt as tokens. Times are Unix seconds, 0.0 without a template."""
+    """A prompt as token ids. Times are Unix seconds; 0.0 without a chat template."""
 
     token_ids: Sequence[int]
     eos_token_ids: Sequence[int]
@@ -35,14 +35,14 @@ class Prompt:
     rendered_at: float = 0.0
     tokenized_at: float = 0.0
     ignored_kwargs: Sequence[str] = ()
-    """Names of template variables that the template never reads."""
+    """Names of ``chat_template_kwargs`` that the template never reads."""
     script: Sequence[Sequence[int]] = ()
-    """The steps of the request's script."""
+    """The tokens of each step of the request's script."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptTokens:
-    """A script for a simulated model, tokenised: one list of tokens for each step."""
+    """A script for a simulated model, tokenised: one list of token ids for each step."""
 
     steps: Sequence[Sequence[int]]
     repeat: int | None

@@ -1,4 +1,4 @@
-"""What is known of one request: when it was where, and how much of what. Log line and metrics are made from it."""
+"""The record of one request: times and counts, from which its log line and metrics are made."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from gateway.policy.limits import MAX_IGNORED_NAME_CHARS, MAX_IGNORED_NAMES, MAX
 
 @dataclass
 class RequestRecord:
-    """Filled in by the request's own task as it goes. Times are Unix seconds, 0.0 for what did not happen.
+    """Filled in by the request's own task. Times are Unix seconds; 0.0: not reached.
 
-    ``first_chunk_at`` and ``last_chunk_at`` are the gateway's own clock; between them and the engine's
-    ``first_token_at`` and ``last_token_at`` lies the return path.
+    ``first_chunk_at`` and ``last_chunk_at`` are by the gateway's clock. Their distance to the engine's
+    ``first_token_at`` and ``last_token_at`` is the time of the return path.
     """
 
     request_id: str
@@ -39,26 +39,26 @@ class RequestRecord:
     """Address of the replica of each service."""
     ignored: tuple[str, ...] = ()
     traceparent: str = ""
-    """As the client sent it (W3C Trace Context); empty: it sent none."""
+    """The client's header (W3C Trace Context); empty: none."""
 
     prompt_tokens: int = 0
     cached_tokens: int = 0
     tokens_by_choice: list[int] = field(default_factory=list)
     reasoning_tokens: int = 0
     finish_reasons: list[str] = field(default_factory=list)
-    """One for each choice; empty while it runs."""
+    """One for each choice; empty while it is running."""
     seed: int | None = None
     preemptions: int = 0
 
     error_code: str = ""
-    """What went wrong, also after the status line; empty: nothing."""
+    """The error, even after the status line; empty: none."""
 
     @property
     def completion_tokens(self) -> int:
         return sum(self.tokens_by_choice)
 
-    def expect(self, choices: int, fingerprint: str = "") -> None:
-        """A model has taken the request."""
+    def begin(self, choices: int, fingerprint: str = "") -> None:
+        """A model was found for the request."""
         self.fingerprint = fingerprint
         self.tokens_by_choice = [0] * choices
         self.finish_reasons = [""] * choices
@@ -73,9 +73,9 @@ class RequestRecord:
         self.prompt_tokens, self.cached_tokens, self.seed = head.prompt_tokens, head.cached_tokens, head.seed
 
     def note_chunks(self, chunks: Sequence[Chunk], now: float) -> float | None:
-        """Count what the engine sent at a time. Returns the seconds since it last did, None for the first time.
+        """Count the tokens of one engine output. Returns the seconds since the previous one, None for the first.
 
-        The choice's own count, once it has ended, is the exact one.
+        Once a choice has ended, ``note_finish`` sets its exact count.
         """
         for chunk in chunks:
             if not self.finish_reasons[chunk.index]:
@@ -97,7 +97,7 @@ class RequestRecord:
         self.preemptions = stats.preemptions
 
     def log_fields(self) -> dict[str, Any]:
-        """What is known, for a log line of bounded length."""
+        """The non-empty fields, for a log line of bounded length."""
         ignored = [name[:MAX_IGNORED_NAME_CHARS] for name in self.ignored[:MAX_IGNORED_NAMES]]
         model_name = self.model_name[:MAX_LABEL_CHARS]
         fields = vars(self) | {"ignored": ignored, "model_name": model_name, "request_id": ""}

@@ -1,6 +1,6 @@
-"""A request to generate, whatever endpoint it came by: read, checked for itself, and frozen.
+"""A request to generate, from any endpoint: read, checked on its own, and frozen.
 
-None always means that the client gave no value, so that the service which owns the default applies it.
+None means that the client gave no value; the service that owns the default applies it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call that the assistant made in an earlier turn; ``arguments`` is the JSON text as the client sent it."""
+    """A tool call of an earlier assistant turn. ``arguments`` is the JSON text as the client sent it."""
 
     id: str
     name: str
@@ -21,7 +21,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn. ``content`` is a string, or the texts of a list of parts, or None where the client sent none."""
+    """One turn. ``content`` is a string, the texts of a list of parts, or None if the client sent none."""
 
     role: str
     content: str | tuple[str, ...] | None
@@ -43,11 +43,11 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class ToolChoice:
-    """How the tools may be used: ``auto`` leaves it to the model, ``required`` demands calls, ``named`` one call."""
+    """``auto``: the model decides. ``required``: at least one call. ``named``: exactly one call."""
 
     mode: Literal["auto", "required", "named"] = "auto"
     allowed: tuple[str, ...] | None = None
-    """The functions that may be called; None: all."""
+    """The names of the functions that may be called; None: all."""
 
     @property
     def is_forced(self) -> bool:
@@ -56,28 +56,28 @@ class ToolChoice:
 
 @dataclass(frozen=True, slots=True)
 class JsonFormat:
-    """The content must be JSON: a value of a JSON Schema, or without one any object."""
+    """The content must be JSON: a value of a JSON Schema, or any object without one."""
 
     schema_json: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class ThinkingWish:
-    """What one field asks of the model's thinking; a template that reads one of the ``variables`` can grant it."""
+class ThinkingOption:
+    """What one field asks about thinking. A chat template that reads one of the ``variables`` supports it."""
 
     param: str
     variables: Mapping[str, Any] = field(default_factory=dict)
     enabled: bool | None = None
-    """True: the model is to think. False: it is not to. None: something else."""
-    met_without_thinking: bool = False
-    """A model that does not think does this anyway."""
-    is_for_template: bool = False
-    """The client has given the variable to the template itself."""
+    """Whether the model should think; None: the option is about something else."""
+    satisfied_without_thinking: bool = False
+    """The option has no effect on a model without reasoning, and is accepted there."""
+    is_template_variable: bool = False
+    """The client gave the variable in ``chat_template_kwargs``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How to choose tokens; see ``SamplingParams`` in engine.proto. ``logprobs`` counts the alternatives to report."""
+    """See ``SamplingParams`` in engine.proto. ``logprobs`` is the number of alternatives to report."""
 
     temperature: float | None = None
     top_p: float | None = None
@@ -97,7 +97,7 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What a simulated model answers: one step is a text or bytes."""
+    """The output of a simulated model; each step is a text or bytes."""
 
     steps: tuple[str | bytes, ...]
     repeat: int | None = None
@@ -113,22 +113,22 @@ class Conversation:
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     template_kwargs_json: str = ""
-    thinking: tuple[ThinkingWish, ...] = ()
-    """What is asked of the thinking, by field; no two of them contradict each other."""
+    thinking: tuple[ThinkingOption, ...] = ()
+    """One for each field; no two contradict each other."""
     rejects_unread_kwargs: bool = False
-    """A variable that the template never reads is an error."""
+    """A ``chat_template_kwargs`` name that the template never reads is an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextPrompt:
-    """A prompt to be tokenised as it is. Special tokens in it are plain text."""
+    """A prompt that is tokenised as it is. Special tokens in it are plain text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class TokenPrompt:
-    """A prompt that is tokens already."""
+    """A prompt that is already token ids."""
 
     token_ids: tuple[int, ...]
 
@@ -138,7 +138,7 @@ PromptSource: TypeAlias = Conversation | TextPrompt | TokenPrompt
 
 @dataclass(frozen=True, slots=True)
 class FieldNames:
-    """How the endpoint spells the fields that errors found later are about."""
+    """The endpoint's names of fields, for errors that are found later."""
 
     prompt: str = "prompt"
     max_tokens: str = "max_tokens"
@@ -147,7 +147,7 @@ class FieldNames:
     response_format: str = "response_format"
     response_schema: str = "response_format.json_schema.schema"
     function: str = "tools[{}].function"
-    """One of the tools, by number."""
+    """Formatted with the index of a tool."""
 
 
 DEFAULT_NAMES: Final = FieldNames()
@@ -164,16 +164,16 @@ class GenerationRequest:
     stop: tuple[str, ...] = ()
     skip_special_tokens: bool | None = None
     tools: tuple[Tool, ...] = ()
-    """The tools to offer: none with ``tool_choice: none``."""
+    """Empty with ``tool_choice: none``."""
     tool_choice: ToolChoice = ToolChoice()
     parallel_tool_calls: bool = True
-    """Several calls may be made in one answer."""
+    """One answer may hold several calls."""
     response_format: JsonFormat | None = None
-    """None: the content may be any text."""
+    """None: any text."""
     script: Script | None = None
     names: FieldNames = DEFAULT_NAMES
 
     @property
     def continues_prompt(self) -> bool:
-        """The output goes on in the middle of the prompt's text, perhaps of a character."""
+        """The output continues the prompt's text, perhaps inside a character."""
         return not isinstance(self.prompt, Conversation) or bool(self.prompt.continue_final_message)

@@ -1,6 +1,6 @@
-"""The three services as a generation needs them: interfaces, which ``gateway/replicas/`` implements.
+"""Interfaces of the three services. ``gateway/replicas/`` implements them.
 
-An engine that speaks another contract can stand behind them, and in a test nothing at all.
+An engine with another wire protocol, or a fake in a test, can implement them as well.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EventT_co = TypeVar("EventT_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class GenerateInput:
-    """What an engine is asked to continue."""
+    """The input of an engine."""
 
     prompt: Prompt
     sampling: Sampling
@@ -32,19 +32,15 @@ class GenerateInput:
     script: ScriptTokens | None = None
     constraint: Constraint | None = None
     thinking: Thinking | None = None
-    """Without it a constraint holds from the first token."""
-    output_ids: Sequence[int] = ()
-    """What the one choice has generated before; it goes on after it."""
-    choice_index: int = 0
-    """Which choice of the client's request the first one is."""
+    """None: a constraint applies from the first token."""
 
 
 @dataclass(frozen=True, slots=True)
 class FormatInput:
-    """How a detokenizer is to read the output of one choice. An empty parser is none."""
+    """How a detokenizer formats the output of one choice. An empty parser name means no parser."""
 
     prompt_tail_ids: Sequence[int] = ()
-    """The last tokens of a prompt that the output continues: they may be the beginning of a character."""
+    """The last tokens of a prompt that the output continues: they may end inside a character."""
     stop: Sequence[str] = ()
     min_tokens: int | None = None
     skip_special_tokens: bool | None = None
@@ -57,34 +53,34 @@ class FormatInput:
 
 
 class Stream(Protocol[EventT_co]):
-    """A request to a service that answers with events, from ``start`` to ``leave``."""
+    """A request to a service that answers with a stream of events."""
 
     def start(self) -> None:
-        """Send the request. To be followed by ``leave``, whatever happens."""
+        """Send the request. ``leave`` must be called afterwards, in any case."""
 
     def leave(self) -> None:
         """Cancel the request unless it is over."""
 
     def watch(self, on_news: Callable[[], None], on_slow: Callable[[ServiceError], None]) -> None:
-        """``on_news``: something can be taken, or it is over. ``on_slow``: it has ended because nothing was taken."""
+        """``on_news``: ``take`` has a result. ``on_slow``: the stream was ended because it was read too slowly."""
 
     def take(self) -> EventT_co | None:
-        """All that waits, or a portion of it; None while there is nothing. Raises ``ServiceError`` after the last."""
+        """The waiting events, or a part of them, as one; None: none. Raises ``ServiceError`` after the last."""
 
     @property
     def is_over(self) -> bool:
-        """It has ended without an error, and everything was taken."""
+        """It has ended without an error, and every event was taken."""
 
     @property
     def has_more(self) -> bool:
-        """More waits than the last ``take`` gave, or an error."""
+        """More events than the last ``take`` returned are waiting, or an error."""
 
 
 class Generation(Stream[GenerateEvent], Protocol):
     """A request on an engine."""
 
     def stop_choice(self, index: int) -> None:
-        """This choice needs no more tokens; the others go on. Has no effect on a choice that has ended."""
+        """End one choice; the others continue. Has no effect on a choice that has ended."""
 
 
 class Formatting(Stream[Formatted], Protocol):
@@ -105,31 +101,31 @@ class TokenizerClient(Protocol):
         request_id: str,
         max_tokens: int,
     ) -> Prompt:
-        """The conversation as a prompt, and the steps of a script; one of more than ``max_tokens`` is refused."""
+        """Render a conversation, and tokenise the steps of a script. A prompt beyond ``max_tokens`` is refused."""
 
     async def tokenize(self, text: str) -> Sequence[int]:
-        """A text as a prompt, with the tokens that begin one. Special tokens in it are plain text."""
+        """Tokenise a prompt, with the special tokens that start one. Special tokens in the text are plain text."""
 
     async def tokenize_script(self, steps: Sequence[str | bytes]) -> Sequence[Sequence[int]]:
-        """The tokens of each step by itself. The spelling of a special token is that token."""
+        """Tokenise each step on its own. The text of a special token becomes that token."""
 
 
 class EngineClient(Protocol):
     """An engine replica."""
 
     def generate(self, work: GenerateInput, opening: Opening) -> Generation:
-        """A request, which begins when it is started."""
+        """A request, sent by ``start``."""
 
 
 class DetokenizerClient(Protocol):
     """A detokenizer replica."""
 
     def format(self, work: FormatInput, opening: Opening) -> Formatting:
-        """A choice, which begins when it is started."""
+        """The formatting of one choice, sent by ``start``."""
 
 
 class Chosen(Protocol[ClientT_co]):
-    """A ready replica that was given some work."""
+    """A ready replica that was chosen for a request."""
 
     @property
     def address(self) -> str: ...
@@ -142,7 +138,7 @@ class Replicas(Protocol[ClientT_co]):
     """The replicas of one service that agree on a model."""
 
     def choose(self, *, choices: int = 1, avoid: Set[str] = frozenset()) -> AbstractContextManager[Chosen[ClientT_co]]:
-        """Give work to a replica for as long as the context lasts; to one at none of these addresses if there is one.
+        """A replica, with ``choices`` counted on it as long as the context lasts; not one to ``avoid`` if possible.
 
         Raises ``Unavailable`` when none is ready.
         """
@@ -150,7 +146,7 @@ class Replicas(Protocol[ClientT_co]):
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """A model, and replicas that agree on it: what a token means to one of them it means to all."""
+    """A model, and replicas that agree on it: a token id means the same to all of them."""
 
     model: Model
     tokenizers: Replicas[TokenizerClient]
@@ -159,7 +155,7 @@ class ServedModel:
 
 
 class Models(Protocol):
-    """Which models there are."""
+    """The served models."""
 
     def find(self, name: str) -> ServedModel:
-        """Where a request goes now. Raises ``ModelNotFound``, or ``Unavailable`` naming who is not ready."""
+        """The model and its replicas. Raises ``ModelNotFound``, or ``Unavailable`` naming what is not ready."""

@@ -1,8 +1,8 @@
-"""Bodies while they are read: bounded in time, rate, number and bytes, so that who sends slowly is in nobody's way.
+"""Reading bodies, with limits on time, rate, number and bytes, so that slow senders do not affect others.
 
-What is being read holds no permit. At a bound the newcomer is never refused, because slow and fast clients have the
-same address behind a proxy: the oldest reader of the address that has most is given up instead. A client that sends at
-once is never the oldest for long.
+A body that is being read holds no permit. At a limit the new body is never refused, because slow and fast clients may
+share an address behind a proxy: the oldest body of the address with the most is ended with a 408. A client that sends
+without pauses is never the oldest for long.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from gateway.policy.limits import MAX_HELD_BODY_BYTES, MAX_PARTIAL_BODY_BYTES, T
 from svclib.errors import Overloaded, RequestTimeout, ServiceError
 from svclib.memory import Watermark
 
-_CROWDED: Final = "the body came too slowly while many others were waiting to be read"
+_CROWDED: Final = "the body arrived too slowly while too many other bodies were being read"
 
 
 def client_address(scope: Scope) -> str:
-    """Whom a body is counted for: the other end of the connection, which may be a proxy."""
+    """The address that a body is counted for: the peer of the connection, which may be a proxy."""
     client = scope.get("client")
     return str(client[0]) if client else ""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadingLimits:
-    """How long one body may take, and how much is read at a time."""
+    """Limits on the time of one body, and on all bodies being read."""
 
     seconds: float
     grace_seconds: float
     min_bytes_per_second: int
-    """In each period of ``grace_seconds``."""
+    """Measured over each interval of ``grace_seconds``."""
     max_readers: int
     max_readers_per_address: int
     max_bytes: int = MAX_PARTIAL_BODY_BYTES
@@ -46,19 +46,19 @@ class ReadingLimits:
 
 @dataclass(eq=False, slots=True)
 class _Reader:
-    """One body on its way."""
+    """One body that is being read."""
 
     address: str
     interrupt: Interrupt
     size: int = 0
     pieces: list[bytes] = field(default_factory=list)
     counted_size: int = 0
-    """At the beginning of the period."""
+    """Size at the start of the interval."""
     timer: asyncio.TimerHandle | None = None
 
 
 class Bodies:
-    """Reads the bodies of all requests, and counts what those in flight hold."""
+    """Reads the bodies of all requests, and counts the bytes that requests in flight hold."""
 
     def __init__(self, limits: ReadingLimits) -> None:
         self._limits = limits
@@ -74,10 +74,10 @@ class Bodies:
         return self._num_readers
 
     async def read(self, receive: Receive, address: str) -> bytes:
-        """A whole body. Raises ``RequestTimeout``, ``ClientGone``, and whatever ``receive`` does."""
+        """A whole body. Raises ``RequestTimeout``, ``ClientGone``, and what ``receive`` raises."""
         async with Interrupt() as interrupt:
             interrupt.after(
-                self._limits.seconds, RequestTimeout(f"the body took more than {self._limits.seconds:g} s to come")
+                self._limits.seconds, RequestTimeout(f"the body was not received within {self._limits.seconds:g} s")
             )
             with self._reading(address, interrupt) as reader:
                 while await self._read_more(reader, receive):
@@ -88,7 +88,7 @@ class Bodies:
     def holding(self, size: int) -> Iterator[None]:
         """Count a body that has been read for as long as its request is in flight. Raises ``Overloaded``."""
         if self._held_bytes + size > self._limits.max_held_bytes:
-            raise Overloaded("too many large requests at once", retry_after=1.0)
+            raise Overloaded("too many large requests in flight", retry_after=1.0)
         self._held_bytes += size
         self._watermark.note(self._partial_bytes + self._held_bytes)
         try:
@@ -98,7 +98,7 @@ class Bodies:
             self._watermark.note(self._partial_bytes + self._held_bytes)
 
     def end_all(self, error: ServiceError) -> None:
-        """Give up whatever is still being read."""
+        """End all bodies that are being read with an error."""
         for group in list(self._readers.values()):
             for reader in list(group):
                 reader.interrupt(error)
@@ -122,11 +122,11 @@ class Bodies:
             assert reader.timer is not None
             reader.timer.cancel()
             self._release(reader)
-            # The exception that ends a reader would keep them until a full collection.
+            # The exception that ends a reader would keep the pieces alive until a full garbage collection.
             reader.pieces.clear()
 
     async def _read_more(self, reader: _Reader, receive: Receive) -> bool:
-        """Whether there is still more."""
+        """Whether more of the body is to come."""
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientGone
@@ -156,7 +156,7 @@ class Bodies:
         return sum(reader.size for reader in self._readers[address])
 
     def _release_oldest(self, address: str) -> _Reader:
-        """It counts no more from here on, and is to be ended."""
+        """Stop counting the oldest body of an address. The caller must end it."""
         reader = next(iter(self._readers[address]))
         self._release(reader)
         return reader
@@ -181,7 +181,7 @@ class Bodies:
         least = self._limits.min_bytes_per_second * self._limits.grace_seconds
         if reader.size - reader.counted_size < least:
             reader.interrupt(
-                RequestTimeout(f"the body came more slowly than {self._limits.min_bytes_per_second} bytes a second")
+                RequestTimeout(f"the body arrived more slowly than {self._limits.min_bytes_per_second} bytes/s")
             )
         else:
             self._watch_rate(reader)

@@ -1,4 +1,4 @@
-"""Errors as HTTP shows them: a status, headers, and always the OpenAI error body."""
+"""Errors over HTTP: status, headers, and always the OpenAI error body."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from gateway.policy.limits import MAX_MESSAGE_CHARS, MAX_PARAM_CHARS
 from svclib.errors import InternalError, ServiceError, row_for
 
 CLIENT_CLOSED: Final = 499
-"""Status in logs and metrics of a request whose client left; nobody receives it."""
+"""Status in logs and metrics for a request whose client disconnected; it is never sent."""
 
 
 class ClientGone(Exception):
-    """The client hung up; there is nobody left to answer."""
+    """The client disconnected; no answer can be sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An error on its way out. ``retry_after`` is in seconds."""
+    """An error response. ``retry_after`` is in seconds."""
 
     status: int
     message: str
@@ -33,13 +33,13 @@ class Problem:
 
     @classmethod
     def of(cls, error: ServiceError) -> Problem:
-        """How an error of the tree looks over HTTP."""
+        """The response for an error of ``svclib.errors``."""
         row = row_for(error)
         return cls(row.http, error.message, row.type, error.param, row.code, error.retry_after)
 
     @classmethod
     def of_status(cls, status: int) -> Problem:
-        """An error that HTTP itself defines: a head that is too large, and the like."""
+        """The response for an error that HTTP itself defines, such as a head that is too large."""
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             return cls.of(InternalError())
         phrase = HTTPStatus(status).phrase
@@ -47,7 +47,7 @@ class Problem:
 
     @property
     def error(self) -> dict[str, Any]:
-        """The value of ``error`` in a body or an event."""
+        """The value of ``error`` in a body or in an event."""
         return {
             "message": _shorten(self.message, MAX_MESSAGE_CHARS),
             "type": self.type,
@@ -70,6 +70,6 @@ class Problem:
 
 
 def _shorten(text: str, length: int) -> str:
-    """At most ``length`` characters, each of which can be encoded."""
+    """At most ``length`` characters, all of which can be encoded in UTF-8."""
     text = text.encode("utf-8", "replace").decode()
     return text if len(text) <= length else text[: length - 1] + "…"

@@ -1,7 +1,7 @@
-"""The head of a request: read within limits, and checked wherever RFC 9112 says that guessing is dangerous.
+"""The head of a request: size limit, and the checks of RFC 9112 against request smuggling.
 
-If a proxy and a server find different ends of one body, the rest of it can be made to look like another request. So a
-head whose framing could be read in two ways is refused, and so is one that does not say which host it asks.
+If a proxy and a server disagree on where a body ends, its rest can be made to look like another request. So a head with
+ambiguous framing is refused, and so is one without a Host.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from gateway.policy.limits import MAX_HEAD_BYTES
 
 TOO_LARGE: Final = Problem.of_status(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
 _HOST: Final = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=:\[\]-]*")
-"""``uri-host [":" port]`` of RFC 3986, loosely: what cannot stand in a host is refused."""
+"""``uri-host [":" port]`` of RFC 3986, loosely: only the characters are checked."""
 
 Headers = Sequence[tuple[bytes, bytes]]
 
 
 class Refused(Exception):
-    """A request that is answered with ``problem`` before any application sees it."""
+    """A request that is answered with ``problem`` before it reaches the application."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.message)
@@ -34,13 +34,13 @@ class Refused(Exception):
 
 
 def bad_request(message: str) -> Problem:
-    """A message that breaks the rules of HTTP."""
+    """The response to a message that violates HTTP."""
     return Problem(HTTPStatus.BAD_REQUEST, message)
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A head that has been checked. ``path`` is decoded, ``raw_path`` is not; names of ``headers`` are lower case."""
+    """A checked head. ``path`` is decoded, ``raw_path`` is not; header names are lower case."""
 
     method: str
     version: str
@@ -51,7 +51,7 @@ class Head:
 
     @property
     def expects_continue(self) -> bool:
-        """The client waits for ``100 Continue`` before it sends the body. HTTP/1.0 has no such thing."""
+        """The client waits for ``100 Continue`` before it sends the body. Not part of HTTP/1.0."""
         return self.version != "1.0" and any(
             name == b"expect" and value.lower() == b"100-continue" for name, value in self.headers
         )
@@ -74,7 +74,7 @@ class HeadReader:
         self.headers.append((name.lower(), value))
 
     def finish(self, method: bytes, version: str) -> Head:
-        """The whole head. Raises ``Refused`` for what is not HTTP/1.0 or HTTP/1.1, or not safe to read."""
+        """The whole head. Raises ``Refused`` for other versions than 1.0 and 1.1, and for an unsafe head."""
         check_version(version)
         check_framing(self.headers, version)
         check_host(self.headers, version)
@@ -82,7 +82,7 @@ class HeadReader:
             url = httptools.parse_url(self.url)
             path = url.path.decode("ascii")
         except (httptools.HttpParserInvalidURLError, UnicodeDecodeError, AttributeError):
-            raise Refused(bad_request("the request target is not a URL path")) from None
+            raise Refused(bad_request("the request target must be a path or an absolute URL")) from None
         return Head(
             method.decode("ascii"), version, urllib.parse.unquote(path), url.path, url.query or b"", self.headers
         )
@@ -98,7 +98,7 @@ class HeadReader:
 
 
 def check_version(version: str) -> None:
-    """HTTP/0.9 has no status line, and whoever asks for HTTP/2 would not understand the answer."""
+    """HTTP/0.9 has no status line, and an HTTP/2 client would not understand the answer."""
     if version not in ("1.0", "1.1"):
         message = f"HTTP/{version} is not supported; use HTTP/1.1"
         code = "http_version_not_supported"
@@ -106,7 +106,7 @@ def check_version(version: str) -> None:
 
 
 def check_framing(headers: Headers, version: str) -> None:
-    """RFC 9112, 6.1 and 6.3: the body's length is given once, and in one way."""
+    """RFC 9112, 6.1 and 6.3: the body's length must be given once, in one way."""
     codings = [
         coding.strip().lower()
         for name, value in headers
@@ -115,13 +115,13 @@ def check_framing(headers: Headers, version: str) -> None:
     ]
     lengths = [value for name, value in headers if name == b"content-length"]
     if len(lengths) > 1:
-        raise Refused(bad_request("content-length is given more than once"))
+        raise Refused(bad_request("content-length must be given once"))
     if not codings:
         return
     if lengths:
-        raise Refused(bad_request("content-length and transfer-encoding exclude each other"))
+        raise Refused(bad_request("content-length and transfer-encoding must not be combined"))
     if version == "1.0":
-        raise Refused(bad_request("HTTP/1.0 has no transfer-encoding"))
+        raise Refused(bad_request("transfer-encoding is not supported in HTTP/1.0"))
     if codings.count(b"chunked") != 1 or codings[-1] != b"chunked":
         raise Refused(bad_request("transfer-encoding must end with chunked"))
     if len(codings) > 1:
@@ -130,11 +130,11 @@ def check_framing(headers: Headers, version: str) -> None:
 
 
 def check_host(headers: Headers, version: str) -> None:
-    """RFC 9112, 3.2: one Host, which HTTP/1.0 may leave out."""
+    """RFC 9112, 3.2: exactly one Host; optional in HTTP/1.0."""
     hosts = [value for name, value in headers if name == b"host"]
     if not hosts and version != "1.0":
         raise Refused(bad_request("the Host header is missing"))
     if len(hosts) > 1:
-        raise Refused(bad_request("the Host header is given more than once"))
+        raise Refused(bad_request("the Host header must be given once"))
     if hosts and not _HOST.fullmatch(hosts[0].strip()):
-        raise Refused(bad_request("the Host header is not a host"))
+        raise Refused(bad_request("the Host header must be a host name or address, with an optional port"))

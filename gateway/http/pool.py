@@ -1,4 +1,4 @@
-"""All connections of the gateway: there are never more than a limit, and newcomers always get in."""
+"""All connections of the gateway: never more than a limit, and new connections are always accepted."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ import structlog
 
 _WANTED_FILES: Final = 65_536
 _FILES_FOR_OTHERS: Final = 128
-"""File descriptors that are no client's connection: services, logs, libraries."""
+"""File descriptors for anything but client connections: services, logs, libraries."""
 
 log = structlog.get_logger(__name__)
 
 
 class Evictable(Protocol):
-    """A connection, as far as the pool needs it."""
+    """What the pool needs of a connection."""
 
     def evict(self) -> None:
-        """End now. It serves no request."""
+        """Close immediately. Called only while no request is served."""
         ...
 
 
 class ConnectionPool:
-    """Counts connections. Beyond the limit the one that has been without a request for longest is ended."""
+    """Counts connections. Beyond the limit the one that has been idle for longest is closed."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._count = 0
         self._idle: dict[Evictable, None] = {}
-        """In the order in which they became idle."""
+        """The longest idle first."""
 
     def add(self, connection: Evictable) -> None:
-        """A connection begins, idle. It may be evicted itself, when all others serve requests."""
+        """Count a new, idle connection. It is evicted itself when all others serve requests."""
         self._count += 1
         self.note_idle(connection)
         if self._count > self._limit:
@@ -41,12 +41,12 @@ class ConnectionPool:
             victim.evict()
 
     def note_idle(self, connection: Evictable) -> None:
-        """It serves no request from now on."""
+        """The connection serves no request from now on."""
         self._idle.pop(connection, None)
         self._idle[connection] = None
 
     def note_busy(self, connection: Evictable) -> None:
-        """It serves a request from now on."""
+        """The connection serves a request from now on."""
         self._idle.pop(connection, None)
 
     def remove(self, connection: Evictable) -> None:
@@ -59,7 +59,7 @@ class ConnectionPool:
 
 
 def raise_file_limit() -> int:
-    """Raise the limit on open files as far as the system lets us. Returns how many connections it allows."""
+    """Raise the limit on open files as far as the system allows. Returns the number of connections it leaves."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _WANTED_FILES if hard == resource.RLIM_INFINITY else min(hard, _WANTED_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:

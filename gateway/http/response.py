@@ -1,4 +1,4 @@
-"""An answer as bytes: its status line and headers, and how the end of its body can be told (RFC 9112, 6.3)."""
+"""An answer as bytes: status line, headers and the framing of the body (RFC 9112, 6.3)."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from typing import Final
 from gateway.http.errors import Problem
 
 _VERSION: Final = b"HTTP/1.1 "
-"""The highest version we speak, whatever the client's (RFC 9110, 2.5)."""
+"""The highest version that we support, whatever the client's (RFC 9110, 2.5)."""
 _BAD_IN_VALUE: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Framing(Enum):
-    """What ends a body."""
+    """What marks the end of a body."""
 
     NOTHING = auto()
-    """There is none."""
+    """There is no body."""
     LENGTH = auto()
     CHUNKED = auto()
     CONNECTION = auto()
-    """Its end; HTTP/1.0 has no chunks."""
+    """The end of the connection; HTTP/1.0 has no chunks."""
 
 
 class Response:
-    """Turns the parts of one answer into bytes."""
+    """Serialises one answer."""
 
     def __init__(self, method: str, version: str, *, keep_alive: bool) -> None:
         self._method = method
@@ -40,7 +40,7 @@ class Response:
         self._num_probes = 0
 
     def start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-        """The head. Raises ``ValueError`` for a header that would be read as several."""
+        """The head. Raises ``ValueError`` for a header value with control characters (response splitting)."""
         self.is_started = True
         lines = [b"%d %s\r\n" % (status, _phrase(status))]
         length: int | None = None
@@ -55,11 +55,11 @@ class Response:
             lines.append(b"%s: %s\r\n" % (name, value))
         self._frame(status, length)
         lines += self._connection_lines()
-        # A client that ended its side was sent the beginning of this already.
+        # A half-closed client may have been sent the first bytes already.
         return b"".join((_VERSION[self._num_probes :], *lines, b"\r\n"))
 
     def body(self, data: bytes, *, is_last: bool) -> bytes:
-        """A piece of the body, framed. Raises ``ValueError`` when it is not of the length that was promised."""
+        """A framed piece of the body. Raises ``ValueError`` if the body does not match ``content-length``."""
         match self._framing:
             case Framing.NOTHING:
                 return b""
@@ -70,13 +70,13 @@ class Response:
                 return chunk + b"0\r\n\r\n" if is_last else chunk
         self._left -= len(data)
         if self._left < 0 or (is_last and self._left):
-            raise ValueError("the body does not have the length that was promised")
+            raise ValueError("the length of the body does not match content-length")
         return data
 
     def probe(self) -> bytes:
-        """A byte that the answer has in any case, to be sent ahead. Empty where there is none.
+        """A byte of the answer that is known already, to be sent ahead; empty: there is none.
 
-        It is the next one of ``HTTP/1.1``, or a leading zero of the next chunk's size.
+        The next byte of ``HTTP/1.1``, or a leading zero of the next chunk's size.
         """
         if not self.is_started:
             byte = _VERSION[self._num_probes : self._num_probes + 1]
@@ -104,7 +104,7 @@ class Response:
 
 
 def refusal(problem: Problem) -> bytes:
-    """A whole answer that ends its connection."""
+    """A whole error response that closes its connection."""
     response = Response("", "1.1", keep_alive=False)
     return response.start(problem.status, problem.headers) + response.body(problem.body, is_last=True)
 

@@ -1,4 +1,4 @@
-"""What is written to a connection: little of it waits in memory, and not for ever."""
+"""Writing to a connection: limits on the unsent bytes, and on the time that a client reads nothing."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ log = structlog.get_logger(__name__)
 
 
 class Writer:
-    """Writes to a transport, and gives the connection up when its client stops reading.
+    """Writes to a transport, and aborts the connection when its client stops reading.
 
-    The transport calls ``pause`` when more than ``WRITE_BUFFER_BYTES`` wait, and ``resume`` when few do. In between not
-    one byte may have to wait for ``stall_seconds``: then the connection is aborted, as if the client had left.
+    The transport calls ``pause`` when more than ``WRITE_BUFFER_BYTES`` are unsent, and ``resume`` when few are. If the
+    client reads nothing for ``stall_seconds`` in between, the connection is aborted as if the client had disconnected.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, stall_seconds: float) -> None:
@@ -36,7 +36,7 @@ class Writer:
             self.transport.write(data)
 
     async def drain(self) -> None:
-        """Returns when little waits, or the connection is lost."""
+        """Returns when few bytes are unsent, or the connection is lost."""
         await self._may_write.wait()
 
     def pause(self) -> None:
@@ -48,37 +48,37 @@ class Writer:
         self._stop()
 
     def watch(self) -> None:
-        """From now on what waits must become less. Nothing more should be written meanwhile."""
+        """From now on the unsent bytes must decrease. Nothing more should be written meanwhile."""
         if self._timer is None and self.transport.get_write_buffer_size():
-            self._look_again()
+            self._start_check()
 
     def end(self) -> None:
-        """Close the connection when all is written."""
+        """Close the connection once everything is written."""
         self.watch()
         self.transport.close()
 
     def release(self) -> None:
-        """The connection is lost: nobody waits any more."""
+        """The connection is lost: end the waits in ``drain``."""
         self.resume()
 
-    def _look_again(self) -> None:
+    def _start_check(self) -> None:
         self._last_size = self._unread()
-        self._timer = self._loop.call_later(self._stall_seconds, self._look)
+        self._timer = self._loop.call_later(self._stall_seconds, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer = None
         size = self._unread()
         if self.transport.get_write_buffer_size() == 0:
             return
         if size < self._last_size:
-            self._look_again()
+            self._start_check()
         else:
             log.warning("client stopped reading; connection closed", seconds=self._stall_seconds, unread_bytes=size)
             self.transport.abort()
 
     def _unread(self) -> int:
-        """Bytes that the client's system has not taken, here and, where it can be asked, in our own system."""
-        return self.transport.get_write_buffer_size() + _bytes_in_system(self.transport)
+        """Bytes that the client's system has not acknowledged: in our buffer and, if known, in the kernel."""
+        return self.transport.get_write_buffer_size() + _kernel_bytes(self.transport)
 
     def _stop(self) -> None:
         if self._timer is not None:
@@ -86,8 +86,8 @@ class Writer:
             self._timer = None
 
 
-def _bytes_in_system(transport: asyncio.Transport) -> int:
-    """What is sent and not acknowledged, and what is not sent (``SIOCOUTQ`` of tcp(7)); 0 where sockets do not tell."""
+def _kernel_bytes(transport: asyncio.Transport) -> int:
+    """Sent but not acknowledged, and unsent bytes (``SIOCOUTQ`` of tcp(7)); 0 where sockets do not support it."""
     try:
         fd = transport.get_extra_info("socket").fileno()
         answer: bytes = fcntl.ioctl(fd, termios.TIOCOUTQ, struct.pack("i", 0))

@@ -1,8 +1,8 @@
-"""How much may be in flight at a time, and how all of it is ended.
+"""Admission control: a limit on choices in flight, and the abort of all requests in flight.
 
-A request counts when its body has been read, so that renderings are limited too and a slow sender takes nobody's place;
-``http/bodies.py`` bounds bodies that are still arriving. Once it is checked it counts as many times as it has choices,
-and unless it runs alone it leaves room for as many more: requests of many choices cannot take the last places.
+A request counts as one once its body has been read, so that rendering is limited too and a slow sender holds no permit;
+``http/bodies.py`` bounds bodies that are still arriving. Once checked it counts as many times as it has choices. Unless
+it is alone it must leave room for as many more, so that requests with many choices cannot take the last permits.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from svclib.errors import InvalidRequest, Overloaded, ServiceError, Unavailable
 
 
 class Permit:
-    """The place of one request."""
+    """The permit of one request."""
 
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
         self.choices = 1
 
     def grow(self, choices: int) -> None:
-        """Count as this many from now on. Raises ``Overloaded``, or ``InvalidRequest`` for what can never be."""
+        """Count as this many from now on. Raises ``Overloaded``, or ``InvalidRequest`` beyond the limit itself."""
         if choices > self._admission.limit:
-            raise InvalidRequest(f"n must be at most {self._admission.limit} here", param="n")
+            raise InvalidRequest(f"n must be at most {self._admission.limit} on this server", param="n")
         more = choices - self.choices
         is_alone = self._admission.in_use == self.choices
-        self._admission.take(more, leaving=0 if is_alone else more)
+        self._admission.take(more, headroom=0 if is_alone else more)
         self.choices = choices
 
 
@@ -64,14 +64,14 @@ class Admission:
         if not self.is_open:
             raise Unavailable("the gateway is shutting down", retry_after=1.0)
 
-    def take(self, choices: int, *, leaving: int = 0) -> None:
-        """Count more. Raises ``Overloaded`` when that leaves less room than ``leaving``."""
-        if self.in_use + choices + leaving > self.limit:
+    def take(self, choices: int, *, headroom: int = 0) -> None:
+        """Count more choices. Raises ``Overloaded`` when less than ``headroom`` would be left."""
+        if self.in_use + choices + headroom > self.limit:
             raise Overloaded("too many requests at once", retry_after=1.0)
         self.in_use += choices
 
     def close(self) -> None:
-        """Admit nobody any more."""
+        """Admit no more requests."""
         self.is_open = False
 
     async def idle(self) -> None:
@@ -79,6 +79,6 @@ class Admission:
         await self._idle.wait()
 
     def end_all(self, error: ServiceError) -> None:
-        """End whatever is in flight with an error."""
+        """Abort all requests in flight with an error."""
         for interrupt in list(self._running):
             interrupt(error)

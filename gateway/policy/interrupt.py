@@ -1,7 +1,7 @@
-"""A block of code that can be ended from outside, with an error of the caller's choice.
+"""Interrupting a block of code from outside, with a given error.
 
-Three things end a request before its time: its client hangs up, its time is over, the gateway shuts down. Each calls
-the same interrupt, and the block ends as if the error had been raised at whatever it was waiting for.
+Three events abort a request: its client disconnects, its deadline passes, the gateway shuts down. Each calls the same
+interrupt, and the block ends as if the error had been raised at its current ``await``.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Self
 
 
 class Interrupt:
-    """An async context manager, to be entered once. Calling it ends the block; only the first call counts.
+    """An async context manager, entered once. Calling it ends the block; only the first call counts.
 
-    Works as ``asyncio.timeout`` does: the task is cancelled, and the cancellation turned into the error on the way out.
+    As in ``asyncio.timeout``, the task is cancelled, and the cancellation becomes the error at the end of the block.
     """
 
     def __init__(self) -> None:
@@ -30,13 +30,13 @@ class Interrupt:
         return self
 
     def __call__(self, error: Exception) -> None:
-        """End the block with ``error``. Has no effect before it is entered and after it is left."""
+        """End the block with ``error``. Has no effect outside the block."""
         if self._task is not None and self._error is None:
             self._error = error
             self._task.cancel()
 
     def after(self, seconds: float, error: Exception) -> None:
-        """End the block after a time, unless it is left before."""
+        """End the block after a time, unless it has ended before."""
         self._timer = asyncio.get_running_loop().call_later(seconds, self, error)
 
     async def __aexit__(

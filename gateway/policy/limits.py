@@ -1,4 +1,4 @@
-"""How large, deep and many the things in a request may be: every limit of the gateway that is not a setting."""
+"""Every limit of the gateway that is not a setting: size, depth, count and time."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from typing import Final
 MAX_HEAD_BYTES: Final = 64 * 1024
 """Request line and headers together."""
 HEAD_SECONDS: Final = 30.0
-"""Until a connection has sent a whole head."""
+"""Time for a connection to send a whole head."""
 MAX_DISCARDED_BYTES: Final = 128 * 1024 * 1024
-"""What is read and thrown away of a body that has been refused, so that the client gets to read why."""
+"""Input that is read and discarded after a refusal, so that the client can read the error."""
 DISCARD_SECONDS: Final = 60.0
-"""How long that may take."""
+"""Time for that."""
 LINGER_SECONDS: Final = 5.0
-"""How long a client may send nothing, and not end its side, after the answer that ends its connection."""
+"""Time without input, and without a FIN, that a client has after the answer that ends its connection."""
 WRITE_BUFFER_BYTES: Final = 64 * 1024
-"""What may wait to be written to one connection before its request waits, here and in the system each."""
+"""Unsent bytes of one connection, here and in the kernel each, above which its request waits."""
 BODY_BUFFER_BYTES: Final = 64 * 1024
-"""What may wait to be read of one body before its connection waits."""
+"""Unread bytes of one body above which reading from its connection is paused."""
 
 MAX_HELD_BODY_BYTES: Final = 512 * 1024 * 1024
-"""Bodies of all requests in flight together; one more is refused."""
+"""Total size of the bodies of all requests in flight; beyond it requests are refused."""
 MAX_PARTIAL_BODY_BYTES: Final = 256 * 1024 * 1024
-"""Bodies that have not come to their end, all together; beyond it the oldest is given up."""
+"""Total size of the bodies that are still arriving; beyond it the oldest gets a 408."""
 TRIM_BODY_BYTES: Final = 64 * 1024 * 1024
-"""After bodies of this size have gone, memory is given back to the system."""
+"""Once this much of bodies was released, free memory is returned to the system."""
 MAX_JSON_VALUES: Final = 250_000
-"""Values in one body: parsing them takes a tenth of a second at most."""
+"""Values in one body: parsing them takes at most a tenth of a second."""
 MAX_JSON_DEPTH: Final = 64
-"""Nesting of the parts of a request that have no fixed shape."""
+"""Nesting of the fields without a fixed schema."""
 INLINE_JSON_BYTES: Final = 64 * 1024
-"""Bodies up to this size are read where they arrive, larger ones in a pool."""
+"""Bodies up to this size are parsed on the event loop, larger ones in a thread pool."""
 JSON_THREADS: Final = 2
 
 MAX_MESSAGES: Final = 4096
@@ -42,7 +42,7 @@ MAX_DESCRIPTION_CHARS: Final = 16 * 1024
 MAX_SCHEMA_BYTES: Final = 64 * 1024
 """The parameters of one tool, as JSON."""
 MAX_CALL_SCHEMAS_CHARS: Final = 192 * 1024
-"""The parameters of all tools that a constraint is about, as JSON."""
+"""The parameters of all tools that a constraint applies to, as JSON."""
 MAX_TEMPLATE_KWARGS_BYTES: Final = 64 * 1024
 
 MAX_CHOICES: Final = 128
@@ -59,7 +59,7 @@ MAX_METADATA: Final = 16
 MAX_METADATA_KEY_CHARS: Final = 64
 MAX_METADATA_VALUE_CHARS: Final = 512
 MAX_LABEL_CHARS: Final = 512
-"""Strings that only name something, such as ``user``."""
+"""Strings that are only labels, such as ``user``."""
 
 MAX_SCRIPT_STEPS: Final = 65_536
 MAX_SCRIPT_REPEAT: Final = 1_000_000
@@ -68,7 +68,7 @@ MAX_SCRIPT_DELAY_MS: Final = 60_000.0
 MAX_MESSAGE_CHARS: Final = 500
 MAX_PARAM_CHARS: Final = 100
 MAX_PATH_CHARS: Final = 100
-"""Of an error, so that its body stays below 4 KiB."""
+"""These three keep the body of an error below 4 KiB."""
 MAX_IGNORED_NAMES: Final = 16
 MAX_IGNORED_NAME_CHARS: Final = 64
-"""In the header that tells which fields were ignored."""
+"""These two bound the header ``x-pellucid-ignored``."""

@@ -1,4 +1,4 @@
-"""The model that three replicas serve together, from what each says of itself."""
+"""The model that a tokenizer, an engine and a detokenizer serve together, from their descriptions."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from svclib.errors import Unavailable
 
 @dataclass(frozen=True, slots=True)
 class ParserChoice:
-    """Which formats the operator wants: a name, ``none``, or ``auto``."""
+    """The parsers that the operator has set: a name, ``none``, or ``auto``."""
 
     tool_parser: str
     reasoning_parser: str
 
 
 @lru_cache(maxsize=64)
-def model_of(
+def build_model(
     tokenizer: TokenizerInfo, engine: EngineInfo, detokenizer: DetokenizerInfo, parsers: ParserChoice
 ) -> Model:
-    """Raises ``Unavailable`` when the operator wants a format that the detokenizer does not know.
+    """Raises ``Unavailable`` for a parser that the detokenizer does not have.
 
-    The same when the three services cannot have been started with the same model.
+    Also when the vocabularies show that the services were started with different models.
     """
     _check_vocabularies(tokenizer, engine, detokenizer)
     tool_parser = _choose("tool", parsers.tool_parser, tokenizer.tool_parser, detokenizer.tool_parsers)
@@ -39,23 +39,22 @@ def model_of(
         simulated=engine.simulated,
         generates=engine.generates,
         tool_parser=tool_parser,
-        no_tools_because=_no_tools_because(tool_parser, tokenizer, parsers),
+        tools_unsupported_reason=_tools_unsupported_reason(tool_parser, tokenizer, parsers),
         reasoning_parser=reasoning_parser,
-        knows_thinking=tokenizer.knows_thinking,
-        thinks=tokenizer.knows_thinking or bool(reasoning_parser),
+        template_supports_thinking=tokenizer.template_supports_thinking,
+        is_reasoning_model=tokenizer.template_supports_thinking or bool(reasoning_parser),
         template_variables=tokenizer.template_variables,
         reasoning_tags=dict(tokenizer.reasoning_tags).get(reasoning_parser),
         supports_constraints=engine.supports_constraints,
         call_syntax=dict(detokenizer.call_syntaxes).get(tool_parser),
         eos_token_ids=tokenizer.eos_token_ids,
-        template_version=tokenizer.template_version,
         fingerprint=_fingerprint(engine.model_path, engine.dtype, tokenizer.template_version),
         warnings=tuple(_warnings(tokenizer, detokenizer, parsers)),
     )
 
 
 def _check_vocabularies(tokenizer: TokenizerInfo, engine: EngineInfo, detokenizer: DetokenizerInfo) -> None:
-    """Tokenizer and detokenizer have the same number of ids, and the engine all of them; most have some more.
+    """Tokenizer and detokenizer have equal vocabularies; the engine's is the same or larger (padding).
 
     Raises ``Unavailable`` with the numbers.
     """
@@ -82,8 +81,8 @@ def _choose(kind: str, wanted: str, suggested: str, known: frozenset[str]) -> st
         case _ if wanted in known:
             return wanted
     raise Unavailable(
-        f"GATEWAY_{kind.upper()}_PARSER is {wanted!r}, which the detokenizer does not know; "
-        f"it knows {', '.join(sorted(known))}"
+        f"GATEWAY_{kind.upper()}_PARSER is {wanted!r}, which the detokenizer does not support; "
+        f"supported: {', '.join(sorted(known))}"
     )
 
 
@@ -91,22 +90,22 @@ def _warnings(tokenizer: TokenizerInfo, detokenizer: DetokenizerInfo, parsers: P
     suggested = tokenizer.reasoning_parser
     if parsers.reasoning_parser == "auto" and suggested and suggested not in detokenizer.reasoning_parsers:
         yield (
-            f"the model's chat template has thinking in the format {suggested}, which nothing here reads: thinking "
-            f"will come as content; known are {', '.join(sorted(detokenizer.reasoning_parsers))}, and with "
-            "GATEWAY_REASONING_PARSER=none this is not said"
+            f"no reasoning parser for the format {suggested} of the model's chat template: reasoning will be part of "
+            f"content; supported: {', '.join(sorted(detokenizer.reasoning_parsers))}; set "
+            "GATEWAY_REASONING_PARSER=none to silence this warning"
         )
 
 
-def _no_tools_because(tool_parser: str, tokenizer: TokenizerInfo, parsers: ParserChoice) -> str:
-    if not tokenizer.shows_tools:
-        return "the model's chat template does not show them to the model"
+def _tools_unsupported_reason(tool_parser: str, tokenizer: TokenizerInfo, parsers: ParserChoice) -> str:
+    if not tokenizer.template_supports_tools:
+        return "the model's chat template does not use tools"
     if tool_parser:
         return ""
     if parsers.tool_parser == "none":
         return "GATEWAY_TOOL_PARSER is none"
     if tokenizer.tool_parser:
-        return f"no tool parser for the format {tokenizer.tool_parser}"
-    return "the format of this model's calls was not recognised; name it with GATEWAY_TOOL_PARSER"
+        return f"no tool parser for the format {tokenizer.tool_parser} of the model's chat template"
+    return "the tool-call format of this model was not recognised; set GATEWAY_TOOL_PARSER"
 
 
 def _fingerprint(*facts: str) -> str:

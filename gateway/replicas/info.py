@@ -1,4 +1,4 @@
-"""What replicas tell of themselves."""
+"""Descriptions of replicas, as they report them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from gateway.generation.prompt import ReasoningTags
 @dataclass(frozen=True, slots=True)
 class TokenizerInfo:
     template_version: str
-    shows_tools: bool
-    knows_thinking: bool
+    template_supports_tools: bool
+    template_supports_thinking: bool
     tool_parser: str
-    """Name of the format that the template suggests; empty: none."""
+    """Detected from the chat template; empty: none."""
     reasoning_parser: str
     reasoning_tags: tuple[tuple[str, ReasoningTags], ...] = ()
-    """Of each reasoning format that has a pair of them."""
+    """For each reasoning format that has a pair of tags."""
     template_variables: frozenset[str] = frozenset()
-    """What the chat template reads."""
+    """The variables that the chat template reads."""
     vocab_size: int = 0
-    """Every token id is below it; 0: it does not say."""
+    """Every token id is below it; 0: not reported."""
     eos_token_ids: tuple[int, ...] = ()
-    """Tokens that end the model's turn."""
+    """Token ids that end the model's turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +34,13 @@ class EngineInfo:
     vocab_size: int
     simulated: bool
     generates: bool = True
-    """Whether it continues prompts; a model that embeds does not."""
+    """False for an embedding model."""
     supports_constraints: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class EngineLoads:
-    """An engine's choices now."""
+    """The number of sequences on an engine."""
 
     num_running: int
     num_waiting: int
@@ -51,6 +51,6 @@ class DetokenizerInfo:
     tool_parsers: frozenset[str]
     reasoning_parsers: frozenset[str]
     call_syntaxes: tuple[tuple[str, CallSyntax], ...] = ()
-    """Of each tool call format in which a model can be made to call."""
+    """For each tool-call format in which calls can be forced."""
     vocab_size: int = 0
-    """Every token id is below it; 0: it does not say."""
+    """Every token id is below it; 0: not reported."""

@@ -1,4 +1,4 @@
-"""The load of all engines together, under the names that an engine gives its own."""
+"""The load of all engines in total, under the metric names of a single engine."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ from gateway.replicas.info import EngineLoads
 from svclib.errors import ServiceError
 
 _SCRAPE_SECONDS: Final = 1.0
-"""How long a scrape on a thread of its own waits for the event loop."""
+"""Time that a scrape on another thread waits for the event loop."""
 
 
 class Loaded(Protocol):
-    """An engine that tells its load."""
+    """An engine that reports its load."""
 
     async def loads(self) -> EngineLoads:
-        """The load now. Raises ``ServiceError``, within half a second."""
+        """The current load. Raises ``ServiceError``; takes at most half a second."""
 
 
 class EngineLoadCollector(Collector):
-    """Asks the engines that are ready whenever somebody asks for metrics; one that does not answer is left out.
+    """Fetches the load of all ready engines at each scrape; an engine that does not answer is left out.
 
-    A scrape on the event loop awaits ``refresh`` first; one on another thread has the loop do so.
+    A scrape on the event loop awaits ``refresh`` first; one on another thread runs it on the loop.
     """
 
     def __init__(self, engines: Callable[[], Sequence[Loaded]], model_name: str) -> None:
         self._engines = engines
         self._model_name = model_name
         self._loads: list[EngineLoads] = []
-        self._asking: asyncio.Task[None] | None = None
+        self._fetching: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loop_thread = 0
 
     def start(self) -> None:
-        """Ask on the event loop that runs now."""
+        """Use the running event loop."""
         self._loop, self._loop_thread = asyncio.get_running_loop(), threading.get_ident()
 
     async def refresh(self) -> None:
-        """Ask all engines. Who comes meanwhile waits for the same answers."""
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.create_task(self._ask())
-        await asyncio.shield(self._asking)
+        """Fetch the load of all engines. Concurrent calls share one fetch."""
+        if self._fetching is None or self._fetching.done():
+            self._fetching = asyncio.create_task(self._fetch())
+        await asyncio.shield(self._fetching)
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         if self._loop is not None and threading.get_ident() != self._loop_thread:
@@ -56,10 +56,10 @@ class EngineLoadCollector(Collector):
         loads = self._loads
         running = sum(each.num_running for each in loads)
         waiting = sum(each.num_waiting for each in loads)
-        yield self._gauge("vllm:num_requests_running", "Sequences being computed, in all engines.", running)
-        yield self._gauge("vllm:num_requests_waiting", "Sequences waiting for a place, in all engines.", waiting)
+        yield self._gauge("vllm:num_requests_running", "Sequences running, summed over all engines.", running)
+        yield self._gauge("vllm:num_requests_waiting", "Sequences waiting, summed over all engines.", waiting)
 
-    async def _ask(self) -> None:
+    async def _fetch(self) -> None:
         answers = await asyncio.gather(*map(_load_of, self._engines()))
         self._loads = [answer for answer in answers if answer is not None]
 

@@ -1,4 +1,4 @@
-"""Which models there are, by name."""
+"""The served models, by name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from svclib.errors import ModelNotFound
 
 
 class Registry:
-    """The deployment of each model, by all of its names. The first name is the main one."""
+    """The deployment of each model, by each of its names. The first name is the main one."""
 
     def __init__(self, deployments: dict[str, Deployment]) -> None:
         self._deployments = deployments
@@ -21,10 +21,10 @@ class Registry:
         """Raises ``ModelNotFound`` unless a model is served under this name."""
         found = self._deployments.get(name)
         if found is None:
-            there_is = ", ".join(repr(known) for known in self.names[:1])
-            raise ModelNotFound(f"the model {name[:100]!r} does not exist; there is {there_is}", param=param)
+            served = ", ".join(repr(known) for known in self.names[:1])
+            raise ModelNotFound(f"the model {name[:100]!r} does not exist; served: {served}", param=param)
         return found
 
     def find(self, name: str) -> ServedModel:
-        """Where a request for a model goes now. Raises ``ModelNotFound`` or ``Unavailable``."""
+        """The model and its replicas, for a new request. Raises ``ModelNotFound`` or ``Unavailable``."""
         return self.deployment(name).find()

@@ -44,7 +44,7 @@ def test_the_table_has_no_cycles() -> None:
     above = {name: set(others) for name, others in ALLOWED_IMPORTS.items()}
     while above:
         lowest = {name for name, others in above.items() if not others}
-        assert lowest, f"these import each other: {sorted(above)}"
+        assert lowest, f"cyclic imports: {sorted(above)}"
         above = {name: others - lowest for name, others in above.items() if name not in lowest}
 
 
@@ -67,5 +67,5 @@ def test_an_endpoint_is_imported_only_by_itself_and_the_app(name: str) -> None:
 
 def test_generation_does_not_import_orjson() -> None:
     for path in sources("gateway/generation"):
-        if path.name != "constraint.py":  # It reads the schemas of tools.
+        if path.name != "constraint.py":  # It parses the schemas of tools.
             assert "orjson" not in set(imports(path)), path

@@ -16,7 +16,8 @@ from engine_svc.constraint import Constraint
 from engine_svc.execution.runner import RunnerInfo
 from engine_svc.request import SamplingParams
 from engine_svc.scheduling.capacity import Capacity
-from gateway.api.chat.schema import ChatCompletion, read_chat
+from gateway.api.chat.read import read_chat
+from gateway.api.chat.schema import ChatCompletion
 from gateway.generation.request import Sampling
 from gateway.replicas.clients.engine import _sampling_params
 from protos.v1 import engine_pb2

@@ -142,7 +142,7 @@ def test_reasoning_is_refused_for_a_model_without_it(real: Stack, fields: dict[s
     assert status == 400
     error = json.loads(text)["error"]
     assert error["param"].startswith(next(iter(fields)))
-    assert "does not think" in error["message"]
+    assert "does not support thinking" in error["message"]
 
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "ping", "arguments": ""}}

@@ -1,4 +1,4 @@
-"""A gateway that many tests share, in a thread of its own."""
+"""A gateway that many tests share, in its own thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.gateway.running import Stack, real_stack
 
 @pytest.fixture(scope="package", autouse=True)
 def _no_logs() -> Iterator[None]:
-    """Many requests would be many lines; tests of log lines capture them."""
+    """Drop log lines; tests of log lines capture them."""
     before = structlog.get_config()
     structlog.configure(processors=[_drop])
     yield
@@ -27,7 +27,7 @@ def _drop(logger: Any, method: str, event: Any) -> Any:
 
 
 class Background:
-    """A stack that runs in a thread until it is told to stop."""
+    """A stack that runs in a thread until ``stop``."""
 
     def __init__(self, **settings: Any) -> None:
         self.stack: Stack | None = None
@@ -42,7 +42,7 @@ class Background:
         self._thread.start()
         self._is_up.wait(60)
         if self.stack is None:
-            raise AssertionError("the stack does not start") from self._error
+            raise AssertionError("the stack did not start") from self._error
         return self.stack
 
     def stop(self) -> None:
@@ -66,7 +66,7 @@ class Background:
 
 @pytest.fixture(scope="session")
 def shared() -> Iterator[Stack]:
-    """The real services with the simulated model behind a gateway with its usual settings."""
+    """The real services with the simulated model, and a gateway with default settings."""
     background = Background(served_model_name="simulated", model_aliases="sim, org/sim")
     yield background.start()
     background.stop()

@@ -1,4 +1,4 @@
-"""Running things: gRPC services on loopback ports, and a gateway before them with a real HTTP server."""
+"""gRPC services on loopback ports, and a gateway in front of them with a real HTTP server."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Servicer(Protocol):
 
 
 class PausableHealth(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # untyped
-    """Answers questions unless it is paused; what it says by itself it says anyway, as gRPC's own threads would."""
+    """Health checks that can hang. Statuses that were sent before stay, as with a process whose event loop hangs."""
 
     def __init__(self, health: Any) -> None:
         self._health = health
@@ -55,7 +55,7 @@ class PausableHealth(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # u
 
 @dataclass(slots=True)
 class Peer:
-    """A gRPC server that can be killed and can come back at the same address, and whose health can hang."""
+    """A gRPC server that can be killed and restarted at the same address, and whose health checks can hang."""
 
     servicer: Servicer
     port: int = 0
@@ -79,7 +79,7 @@ class Peer:
         await self.health.publish(self.serving)
 
     async def stop(self) -> None:
-        """Gone at once, as after a kill."""
+        """Stop at once, as after a kill."""
         if self.server is not None:
             await self.server.stop(0)
             self.server = None
@@ -87,7 +87,7 @@ class Peer:
 
 @dataclass(slots=True)
 class Stack:
-    """A gateway with its peers, by service; ``url`` is where it listens."""
+    """A gateway with its peers by service, listening at ``url``."""
 
     gateway: Gateway
     url: str
@@ -104,7 +104,7 @@ class Stack:
         return self.peers[service][0]
 
     async def chat(self, **fields: Any) -> httpx2.Response:
-        """One request, answered."""
+        """The response to one chat completion request."""
         async with self.http() as client:
             return await client.post("/v1/chat/completions", json={"model": MODEL, "messages": HI} | fields)
 
@@ -112,7 +112,7 @@ class Stack:
         await until(lambda: not_raising(self.gateway.check_ready))
 
     async def until_idle(self) -> None:
-        """Nothing is left of any request, in no service."""
+        """Wait until no request is left in any service."""
         await until(lambda: self.gateway.admission.in_use == 0)
         for service in ("engine", "detokenizer"):
             for peer in self.peers[service]:
@@ -130,9 +130,9 @@ def not_raising(check: Callable[[], object]) -> bool:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that must become true."""
+    """Wait until a condition is true."""
     async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110  # conditions of many kinds, none of which tells
+        while not condition():  # noqa: ASYNC110  # conditions of many kinds, without events
             await asyncio.sleep(0.005)
 
 
@@ -140,7 +140,7 @@ async def until(condition: Callable[[], bool]) -> None:
 async def gateway_before(
     addresses: dict[str, str], *, endpoints: Iterable[Endpoint] = ENDPOINTS, **settings: Any
 ) -> AsyncIterator[tuple[Gateway, HttpServer, str]]:
-    """A gateway on a free port, which knows the peers at these addresses (comma lists)."""
+    """A gateway on a free port, for the peers at these addresses (comma lists)."""
     given = {f"{service}_addresses": address for service, address in addresses.items()}
     gateway = Gateway(Settings(**({"served_model_name": MODEL} | given | settings)))
     gateway.start()
@@ -165,7 +165,7 @@ async def scripted_stack(
     ready: bool = True,
     **settings: Any,
 ) -> AsyncIterator[Stack]:
-    """A gateway before scripted services; good ones where none are given."""
+    """A gateway in front of scripted services; correct ones where none are given."""
     peers = {
         "engine": _peers(engine or ScriptedEngine()),
         "detokenizer": _peers(detokenizer or ScriptedDetokenizer()),
@@ -188,7 +188,7 @@ def _peers(servicers: Any) -> list[Peer]:
 
 
 class _Registered:
-    """A real service as something that can be added to a server."""
+    """A real service as a ``Servicer``."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
@@ -199,7 +199,7 @@ class _Registered:
 
 @asynccontextmanager
 async def real_stack(**settings: Any) -> AsyncIterator[Stack]:
-    """A gateway before the real services with the simulated model, all in this process."""
+    """A gateway in front of the real services with the simulated model, all in this process."""
     services: dict[str, Service] = {
         "tokenizer": TokenizerService(TokenizerSettings(model="simulated")),
         "engine": EngineService(EngineSettings(model="simulated")),

@@ -1,4 +1,4 @@
-"""Services whose behaviour a test writes: each speaks its contract and does what it is told, wrong things too."""
+"""Services whose behaviour a test writes, including wrong behaviour."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def head(prompt_tokens: int = 5, cached_tokens: int = 0, seed: int = 7) -> engin
 
 
 def tokens(text: str, *, index: int = 0, finish: str = "") -> engine_pb2.GenerateEvent:
-    """Some bytes of output of one choice."""
+    """Output of one choice, one token per byte."""
     chunk = engine_pb2.GenerateChunk(index=index, token_ids=text.encode(), finish_reason=finish)
     return engine_pb2.GenerateEvent(chunks=[chunk])
 
 
 async def say_hello(call: GenerateCall) -> None:
-    """What a good engine does."""
+    """The behaviour of a correct engine."""
     call.emit(head())
     for index in range(call.request.sampling_params.n):
         call.emit(tokens("hello", index=index))
@@ -49,7 +49,7 @@ async def say_hello(call: GenerateCall) -> None:
 
 
 class ScriptedEngine(engine_pb2_grpc.EngineServicer):
-    """Its generations are whatever ``generate`` does."""
+    """An engine that runs ``generate`` for each request."""
 
     def __init__(self, generate: Callable[[GenerateCall], Awaitable[None]] = say_hello) -> None:
         self.generate = generate
@@ -69,7 +69,7 @@ class ScriptedEngine(engine_pb2_grpc.EngineServicer):
 
     @unary
     async def Embed(self, request: engine_pb2.EmbedRequest, context: Any) -> engine_pb2.EmbedResponse:
-        raise Unsupported("nothing is written for it")
+        raise Unsupported("not scripted")
 
     @unary
     async def GetModelInfo(self, request: engine_pb2.ModelInfoRequest, context: Any) -> engine_pb2.ModelInfo:
@@ -85,7 +85,7 @@ class ScriptedEngine(engine_pb2_grpc.EngineServicer):
 
 
 async def spell(call: FormatCall) -> None:
-    """What a good detokenizer does with bytes."""
+    """The behaviour of a correct detokenizer, with bytes as tokens."""
     seen = 0
     async for message in call:
         event = detokenizer_pb2.FormatEvent()
@@ -100,7 +100,7 @@ async def spell(call: FormatCall) -> None:
 
 
 class ScriptedDetokenizer(detokenizer_pb2_grpc.DetokenizerServicer):
-    """Its formattings are whatever ``format`` does."""
+    """A detokenizer that runs ``format`` for each choice."""
 
     def __init__(self, format: Callable[[FormatCall], Awaitable[None]] = spell) -> None:
         self.format = format
@@ -133,7 +133,7 @@ class ScriptedDetokenizer(detokenizer_pb2_grpc.DetokenizerServicer):
 
 
 class ScriptedTokenizer(tokenizer_pb2_grpc.TokenizerServicer):
-    """Prompts are the bytes of all texts. ``before_render`` may wait, count or raise."""
+    """A tokenizer whose prompts are the bytes of all texts. ``before_render`` may wait, count or raise."""
 
     def __init__(self, before_render: Callable[[], Awaitable[None]] | None = None) -> None:
         self.before_render = before_render
@@ -173,7 +173,7 @@ class ScriptedTokenizer(tokenizer_pb2_grpc.TokenizerServicer):
         return tokenizer_pb2.TokenizeResponse(outputs=self.encode(request.inputs))
 
     def encode(self, inputs: Sequence[tokenizer_pb2.TokenizeInput]) -> list[tokenizer_pb2.TokenList]:
-        """Bytes are their own tokens."""
+        """One token per byte."""
         return [tokenizer_pb2.TokenList(token_ids=each.raw or each.text.encode()) for each in inputs]
 
     @unary

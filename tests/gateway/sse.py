@@ -1,4 +1,4 @@
-"""Reading a stream of chat chunks back, with the rules for chunks asserted on the way."""
+"""Parsing a stream of chat chunks, with assertions on the rules for chunks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Choice:
 
 @dataclass(slots=True)
 class Answer:
-    """All that a stream said. ``usages`` are those of chunks with choices, ``usage`` is that of the last one."""
+    """A collected stream. ``usages``: of the chunks with choices; ``usage``: of the last chunk, without choices."""
 
     choices: dict[int, Choice] = field(default_factory=dict)
     usages: list[Any] = field(default_factory=list)
@@ -33,7 +33,7 @@ class Answer:
 
 
 def data_of(text: str) -> list[Any]:
-    """The values of all data lines, ``[DONE]`` as it is; comments are left out."""
+    """The parsed values of all data lines, ``[DONE]`` unchanged, without comments."""
     assert text.endswith("\n\n") or not text
     events = [event for event in text.split("\n\n") if event and not event.startswith(":")]
     assert all(event.startswith("data: ") and "\n" not in event for event in events)
@@ -42,7 +42,7 @@ def data_of(text: str) -> list[Any]:
 
 
 def collect(text: str) -> Answer:
-    """The answer in a whole stream."""
+    """The answer in a complete stream."""
     answer = Answer(pings=text.count(": ping\n\n"))
     identities = set()
     for data in data_of(text):
@@ -96,7 +96,7 @@ def _collect_delta(delta: dict[str, Any], choice: Choice) -> None:
 
 
 def undo_chunks(body: bytes) -> bytes:
-    """The data of a body with ``transfer-encoding: chunked``."""
+    """A decoded body with ``transfer-encoding: chunked``."""
     data = b""
     while body:
         size, _, body = body.partition(b"\r\n")

@@ -1,4 +1,4 @@
-"""Clients that leave, time that runs out, readers that are slow: in every phase, nothing of the request is left."""
+"""Disconnects, timeouts and slow readers: in every phase, nothing of the request is left."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BOTH = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 
 
 class Watched:
-    """Behaviour that stops at a phase and notes how it was ended."""
+    """Behaviour that stops at a phase and records its cancellation."""
 
     def __init__(self) -> None:
         self.reached = asyncio.Event()
@@ -44,7 +44,7 @@ class Watched:
 
 
 class Raw:
-    """A client that says exactly what a test wants, and hangs up when told."""
+    """A client that sends given bytes, and disconnects when told."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -106,7 +106,7 @@ def stack_that_stops_at(phase: str, watched: Watched, **settings: Any) -> Any:
 
 @BOTH
 @pytest.mark.parametrize("phase", PHASES)
-async def test_a_client_that_leaves(phase: str, stream: bool) -> None:
+async def test_client_disconnect_cancels_the_request(phase: str, stream: bool) -> None:
     watched = Watched()
     async with stack_that_stops_at(phase, watched) as stack, raw(stack) as client:
         if phase == "body":
@@ -125,7 +125,7 @@ async def test_a_client_that_leaves(phase: str, stream: bool) -> None:
 
 @BOTH
 @pytest.mark.parametrize("phase", ["queue", "prefill", "decode", "formatting"])
-async def test_a_request_that_takes_too_long(phase: str, stream: bool) -> None:
+async def test_request_timeout(phase: str, stream: bool) -> None:
     watched = Watched()
     async with stack_that_stops_at(phase, watched, request_timeout=0.2) as stack:
         response = await stack.chat(stream=stream)
@@ -140,7 +140,7 @@ async def test_a_request_that_takes_too_long(phase: str, stream: bool) -> None:
         await stack.until_idle()
 
 
-async def test_a_body_that_never_ends() -> None:
+async def test_body_timeout() -> None:
     async with scripted_stack(body_timeout=0.2) as stack, raw(stack) as client:
         client.send(request_head(1000) + b"{")
         status = await client.reader.readline()
@@ -148,7 +148,7 @@ async def test_a_body_that_never_ends() -> None:
         await stack.until_idle()
 
 
-async def test_a_render_that_takes_too_long() -> None:
+async def test_tokenizer_timeout() -> None:
     watched = Watched()
     async with scripted_stack(tokenizer=ScriptedTokenizer(watched.wait), tokenizer_timeout=0.1) as stack:
         response = await stack.chat()
@@ -156,7 +156,7 @@ async def test_a_render_that_takes_too_long() -> None:
         await asyncio.wait_for(watched.cancelled.wait(), 20)
 
 
-async def test_a_client_that_leaves_frees_its_place_at_once() -> None:
+async def test_disconnect_releases_the_permit() -> None:
     watched = Watched()
 
     async def generate(call: GenerateCall) -> None:
@@ -182,7 +182,7 @@ async def stop_at_once(call: FormatCall) -> None:
         return
 
 
-async def test_a_stopped_choice_is_told_to_the_engine_and_the_others_go_on() -> None:
+async def test_stop_string_ends_only_its_choice_in_the_engine() -> None:
     told: list[int] = []
     formats = iter((stop_at_once, spell, stop_at_once))
 
@@ -208,8 +208,8 @@ async def test_a_stopped_choice_is_told_to_the_engine_and_the_others_go_on() -> 
         await stack.until_idle()
 
 
-async def test_comments_keep_a_silent_stream_alive() -> None:
-    """The engine waits until the client has read two comments, before its first event and in the middle."""
+async def test_sse_comments_keep_a_silent_stream_alive() -> None:
+    """The engine waits until the client has read two comments, before its first event and mid-stream."""
     may_go_on = asyncio.Event()
 
     async def generate(call: GenerateCall) -> None:
@@ -237,8 +237,8 @@ async def test_comments_keep_a_silent_stream_alive() -> None:
     assert answer.pings >= 4
 
 
-async def test_a_slow_reader_holds_back_what_is_written() -> None:
-    """The engine is done long before the client reads; the gateway keeps merged events, not a growing write buffer."""
+async def test_backpressure_from_a_slow_reader() -> None:
+    """The engine finishes before the client reads. The gateway keeps merged events, not a growing write buffer."""
     count = 3000
     done = asyncio.Event()
 
@@ -267,7 +267,7 @@ async def test_a_slow_reader_holds_back_what_is_written() -> None:
         await stack.until_idle()
 
 
-async def test_a_client_that_stops_reading_is_given_up() -> None:
+async def test_request_of_a_client_that_stops_reading_is_aborted() -> None:
     async def generate(call: GenerateCall) -> None:
         call.emit(head())
         while True:
@@ -284,8 +284,8 @@ async def test_a_client_that_stops_reading_is_given_up() -> None:
         await stack.until_idle()
 
 
-async def test_what_a_client_leaves_unread_is_bounded_and_ends_its_request_alone() -> None:
-    """Nothing is left of it while the client still does not read; what the client then finds ends without `[DONE]`."""
+async def test_unread_output_is_bounded_and_aborts_only_its_request() -> None:
+    """The request is gone while the client still does not read; its stream ends without `[DONE]`."""
     ended = asyncio.Event()
 
     async def generate(call: GenerateCall) -> None:
@@ -319,7 +319,7 @@ async def test_what_a_client_leaves_unread_is_bounded_and_ends_its_request_alone
 
 
 async def test_draining() -> None:
-    """Not ready at once, nothing new, what runs goes on to its end."""
+    """Not ready at once, no new requests, and running ones finish."""
     go_on = asyncio.Event()
 
     async def generate(call: GenerateCall) -> None:

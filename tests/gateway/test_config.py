@@ -10,17 +10,17 @@ def load(*argv: str) -> Settings:
     return Settings.load(["--served-model-name=m", *argv])
 
 
-def test_the_name_of_the_model_is_needed() -> None:
+def test_served_model_name_is_required() -> None:
     with pytest.raises(SettingsError, match="served_model_name"):
         Settings.load([])
 
 
-def test_aliases_stand_after_the_name() -> None:
+def test_aliases_follow_the_main_name() -> None:
     assert load("--model-aliases=a, b,,m").model_names == ("m", "a", "b")
     assert load().model_names == ("m",)
 
 
-def test_addresses_are_lists() -> None:
+def test_addresses_are_comma_lists() -> None:
     assert split(load("--engine-addresses=a:1, b:2").engine_addresses) == ("a:1", "b:2")
 
 
@@ -40,7 +40,7 @@ def test_bad_settings(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
         load(flag)
 
 
-def test_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GATEWAY_UNKNOWN_FIELDS", "reject")
     monkeypatch.setenv("GATEWAY_TOOL_PARSER", "hermes")
     assert (load().unknown_fields, load().tool_parser) == ("reject", "hermes")

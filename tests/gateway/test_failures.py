@@ -1,4 +1,4 @@
-"""What the client sees when something behind the gateway fails."""
+"""What the client sees when a service behind the gateway fails."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ BOTH = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 
 
 async def works_again(stack: Stack) -> None:
-    """Nothing is left of what failed, and the next request is answered."""
+    """Nothing is left of the failed request, and the next one succeeds."""
     await stack.until_idle()
     engine, detokenizer = stack.peer("engine").servicer, stack.peer("detokenizer").servicer
     if isinstance(engine, ScriptedEngine) and isinstance(detokenizer, ScriptedDetokenizer):
@@ -55,8 +55,8 @@ async def wait_for_ever() -> None:
 
 @BOTH
 @pytest.mark.parametrize("service", ["tokenizer", "engine", "detokenizer"])
-async def test_a_peer_that_hangs(service: str, stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its connections stand and its health stream says nothing: what waits for it ends long before any time is over."""
+async def test_hanging_peer(service: str, stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its connections stay open and its health status stays: requests end long before any timeout."""
     monkeypatch.setattr(health, "PROBE_POLICY", ProbePolicy(interval=0.02, timeout=0.2, max_failures=2))
     started = asyncio.Event()
 
@@ -108,16 +108,14 @@ def failing(error: Exception) -> ScriptedEngine:
         ("seed", {}, "seed"),
     ],
 )
-async def test_a_refusal_names_the_field_as_the_client_spells_it(
-    param: str, fields: dict[str, Any], spelled: str
-) -> None:
+async def test_engine_error_names_the_client_field(param: str, fields: dict[str, Any], spelled: str) -> None:
     async with scripted_stack(failing(InvalidRequest("no, because", param=param))) as stack:
         response = await stack.chat(**fields)
         assert (response.status_code, response.json()["error"]["param"]) == (400, spelled)
 
 
 class FailingInTheMiddle(ScriptedEngine):
-    """Says something, and fails when it is told to."""
+    """Emits some output, and fails when told to."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(self.begin)
@@ -133,7 +131,7 @@ class FailingInTheMiddle(ScriptedEngine):
 
 @BOTH
 @pytest.mark.parametrize("cls", TABLE)
-async def test_an_engine_that_refuses(cls: type[ServiceError], stream: bool) -> None:
+async def test_engine_errors_keep_status_and_message(cls: type[ServiceError], stream: bool) -> None:
     error = InternalError() if cls is InternalError else cls("no, because", param="max_tokens", retry_after=2.0)
     async with scripted_stack(failing(error)) as stack:
         response = await stack.chat(stream=stream)
@@ -147,7 +145,7 @@ async def test_an_engine_that_refuses(cls: type[ServiceError], stream: bool) -> 
 
 
 @BOTH
-async def test_an_engine_that_breaks_tells_nothing(stream: bool) -> None:
+async def test_unexpected_engine_error_is_hidden(stream: bool) -> None:
     async with scripted_stack(failing(RuntimeError("secret of the house"))) as stack:
         response = await stack.chat(stream=stream)
         assert response.status_code == 500
@@ -156,7 +154,7 @@ async def test_an_engine_that_breaks_tells_nothing(stream: bool) -> None:
         await works_again(stack)
 
 
-async def test_an_engine_that_fails_in_the_middle() -> None:
+async def test_engine_failure_mid_stream() -> None:
     engine = FailingInTheMiddle(Overloaded("too much", retry_after=1.0))
     async with scripted_stack(engine) as stack, stack.http() as client:
         body = {"model": MODEL, "messages": HI, "stream": True}
@@ -177,7 +175,7 @@ async def test_an_engine_that_fails_in_the_middle() -> None:
         await works_again(stack)
 
 
-async def test_the_sdk_raises_for_a_stream_that_fails() -> None:
+async def test_sdk_raises_for_a_failed_stream() -> None:
     engine = FailingInTheMiddle(RuntimeError("secret"))
     async with scripted_stack(engine) as stack:
         seen = ""
@@ -192,7 +190,7 @@ async def test_the_sdk_raises_for_a_stream_that_fails() -> None:
 
 @BOTH
 @pytest.mark.parametrize("service", ["engine", "detokenizer"])
-async def test_a_peer_that_is_killed(service: str, stream: bool) -> None:
+async def test_killed_peer(service: str, stream: bool) -> None:
     started = asyncio.Event()
 
     async def begin_and_wait(call: GenerateCall) -> None:
@@ -214,7 +212,7 @@ async def test_a_peer_that_is_killed(service: str, stream: bool) -> None:
             answer = collect(response.text)
             assert not answer.done
             error = answer.error
-        # A peer that had not said anything yet was never reached.
+        # A peer that had not answered yet counts as never reached.
         assert error["code"] in {"peer_lost", "unavailable"}
         assert service in error["message"]
         await stack.peer(service).start()
@@ -223,7 +221,7 @@ async def test_a_peer_that_is_killed(service: str, stream: bool) -> None:
 
 
 @BOTH
-async def test_an_engine_that_ends_without_ending_the_choice(stream: bool) -> None:
+async def test_engine_ends_without_a_finish_reason(stream: bool) -> None:
     async def generate(call: GenerateCall) -> None:
         call.emit(head())
         call.emit(tokens("hel"))
@@ -236,7 +234,7 @@ async def test_an_engine_that_ends_without_ending_the_choice(stream: bool) -> No
 
 
 @BOTH
-async def test_a_detokenizer_that_ends_without_ending_the_choice(stream: bool) -> None:
+async def test_detokenizer_ends_without_a_finish_reason(stream: bool) -> None:
     async def format(call: FormatCall) -> None:
         call.emit(detokenizer_pb2.FormatEvent(deltas=[detokenizer_pb2.Delta(content="hel")]))
 
@@ -247,7 +245,7 @@ async def test_a_detokenizer_that_ends_without_ending_the_choice(stream: bool) -
         await works_again(stack)
 
 
-async def test_an_engine_that_speaks_of_a_choice_nobody_asked_for() -> None:
+async def test_engine_output_for_an_unknown_choice() -> None:
     async def generate(call: GenerateCall) -> None:
         call.emit(head())
         call.emit(tokens("x", index=3))
@@ -257,8 +255,8 @@ async def test_an_engine_that_speaks_of_a_choice_nobody_asked_for() -> None:
         await works_again(stack)
 
 
-async def test_nonsense_in_the_middle_of_a_stream_is_told_as_an_error() -> None:
-    """The engine goes on with a choice that nobody asked for once the client has read something."""
+async def test_unknown_choice_mid_stream_is_an_error_event() -> None:
+    """The engine sends output for an unknown choice once the client has read something."""
     may_go_on = asyncio.Event()
 
     async def generate(call: GenerateCall) -> None:
@@ -281,7 +279,7 @@ async def test_nonsense_in_the_middle_of_a_stream_is_told_as_an_error() -> None:
         await works_again(stack)
 
 
-async def test_template_variables_that_the_template_never_reads() -> None:
+async def test_unread_template_variables() -> None:
     tokenizer = ScriptedTokenizer()
     tokenizer.ignored_kwargs = ["mood"]
     asked = {"chat_template_kwargs": {"mood": "good"}}
@@ -293,13 +291,13 @@ async def test_template_variables_that_the_template_never_reads() -> None:
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, "chat_template_kwargs.mood")
 
 
-async def test_unknown_fields_can_be_refused() -> None:
+async def test_unknown_fields_can_be_rejected() -> None:
     async with scripted_stack(unknown_fields="reject") as stack:
         answer = await stack.chat(frobnicate=1)
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, "frobnicate")
 
 
-async def test_a_detokenizer_that_fails_takes_the_engine_s_work_with_it() -> None:
+async def test_detokenizer_failure_aborts_the_engine_request() -> None:
     cancelled = asyncio.Event()
 
     async def generate(call: GenerateCall) -> None:
@@ -330,7 +328,7 @@ def refusing(error: Exception) -> ScriptedTokenizer:
 @pytest.mark.parametrize(
     "error", [InvalidRequest("no", param="messages"), ContextLengthExceeded("long"), Overloaded("full")]
 )
-async def test_a_tokenizer_that_refuses(error: ServiceError, stream: bool) -> None:
+async def test_tokenizer_errors_keep_status_and_message(error: ServiceError, stream: bool) -> None:
     async with scripted_stack(tokenizer=refusing(error)) as stack:
         response = await stack.chat(stream=stream)
         assert response.status_code == TABLE[type(error)].http
@@ -343,7 +341,7 @@ async def test_a_tokenizer_that_refuses(error: ServiceError, stream: bool) -> No
         assert engine.calls == []
 
 
-async def test_a_tokenizer_is_told_how_long_a_prompt_may_be() -> None:
+async def test_tokenizer_gets_the_prompt_limit() -> None:
     async with scripted_stack() as stack:
         await stack.chat()
         tokenizer = stack.peer("tokenizer").servicer
@@ -352,19 +350,19 @@ async def test_a_tokenizer_is_told_how_long_a_prompt_may_be() -> None:
 
 
 class Picky(ScriptedTokenizer):
-    """Has no tokens for the second input."""
+    """Cannot encode the second input."""
 
     def encode(self, inputs: Sequence[tokenizer_pb2.TokenizeInput]) -> list[tokenizer_pb2.TokenList]:
         raise InvalidRequest("inputs[1] has no tokens", param="inputs[1]")
 
 
-async def test_a_script_that_the_vocabulary_cannot_say_is_named_as_the_client_named_it() -> None:
+async def test_tokenizer_error_names_the_script_step() -> None:
     async with scripted_stack(tokenizer=Picky()) as stack:
         error = (await stack.chat(simulate={"steps": ["a", {"hex": "ff"}]})).json()["error"]
         assert (error["param"], error["message"]) == ("simulate.steps[1]", "simulate.steps[1] has no tokens")
 
 
-async def test_a_tokenizer_that_goes_away_is_replaced_once() -> None:
+async def test_lost_tokenizer_is_retried_once() -> None:
     leaving, good = refusing(Unavailable("going")), ScriptedTokenizer()
     async with scripted_stack(tokenizer=[leaving, good]) as stack:
         for _ in range(4):
@@ -373,7 +371,7 @@ async def test_a_tokenizer_that_goes_away_is_replaced_once() -> None:
         assert leaving.calls
 
 
-async def test_tokenizers_that_all_go_away() -> None:
+async def test_all_tokenizers_lost() -> None:
     leaving = [refusing(Unavailable("going", retry_after=3.0)) for _ in range(3)]
     async with scripted_stack(tokenizer=leaving) as stack:
         response = await stack.chat()
@@ -382,7 +380,7 @@ async def test_tokenizers_that_all_go_away() -> None:
         assert sum(len(each.calls) for each in leaving) == 2
 
 
-async def test_another_engine_goes_on_when_one_is_gone() -> None:
+async def test_remaining_engine_serves_after_a_loss() -> None:
     first, second = ScriptedEngine(), ScriptedEngine()
     async with scripted_stack([first, second]) as stack:
         for _ in range(4):
@@ -395,7 +393,7 @@ async def test_another_engine_goes_on_when_one_is_gone() -> None:
         assert len(second.calls) == 6
 
 
-async def test_one_failure_is_not_another_s() -> None:
+async def test_failures_do_not_affect_other_requests() -> None:
     async def generate(call: GenerateCall) -> None:
         if len(call.request.input_ids) == 3:
             raise RuntimeError("this one")
@@ -412,8 +410,8 @@ async def test_one_failure_is_not_another_s() -> None:
 
 
 @pytest.mark.parametrize("logits", [VOCABULARY - 1, VOCABULARY + 1])
-async def test_services_that_were_started_with_different_models(logits: int) -> None:
-    """Logits beyond the tokens are usual; tokens beyond the logits are not."""
+async def test_vocabulary_mismatch_between_services(logits: int) -> None:
+    """A larger vocabulary in the engine is usual (padding); a smaller one is an error."""
     engine = ScriptedEngine()
     engine.info.vocab_size = logits
     async with scripted_stack(engine, ready=False) as stack, stack.http() as client:

@@ -21,7 +21,7 @@ def series(registry: CollectorRegistry) -> int:
     return sum(len(family.samples) for family in registry.collect())
 
 
-def test_a_chat(registry: CollectorRegistry, metrics: GatewayMetrics) -> None:
+def test_metrics_of_a_chat(registry: CollectorRegistry, metrics: GatewayMetrics) -> None:
     record = RequestRecord("r", request_received_at=10.0, model_name="m", first_chunk_at=10.2, finished_at=11.0)
     record.ignored = ("a", "messages[0].b", "messages[1].b")
     metrics.observe_request(record, "/v1/chat/completions", 200)
@@ -37,7 +37,7 @@ def test_a_chat(registry: CollectorRegistry, metrics: GatewayMetrics) -> None:
     assert registry.get_sample_value("pellucid_http_requests_total", requests) == 1
 
 
-def test_ignored_fields_are_added_up_before_they_are_counted(
+def test_ignored_fields_are_counted_in_one_increment(
     registry: CollectorRegistry, metrics: GatewayMetrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     increments: list[float] = []
@@ -53,7 +53,7 @@ def test_a_request_without_output_has_no_latencies(registry: CollectorRegistry, 
     assert registry.get_sample_value("vllm:e2e_request_latency_seconds_count", {"model_name": "m"}) == 0
 
 
-def test_clients_invent_no_labels(registry: CollectorRegistry, metrics: GatewayMetrics) -> None:
+def test_labels_are_bounded(registry: CollectorRegistry, metrics: GatewayMetrics) -> None:
     metrics.observe_request(RequestRecord("r", model_name="x"), "unmatched", 404)
     before = series(registry)
     for number in range(100):
@@ -64,7 +64,7 @@ def test_clients_invent_no_labels(registry: CollectorRegistry, metrics: GatewayM
     assert registry.get_sample_value("pellucid_http_requests_total", others) == 101
 
 
-def test_peers_are_read_when_asked_for(registry: CollectorRegistry, metrics: GatewayMetrics) -> None:
+def test_peers_are_read_at_each_scrape(registry: CollectorRegistry, metrics: GatewayMetrics) -> None:
     peers = {"engine": {"a:1": True, "b:1": False}}
     metrics.watch_peers(lambda: peers)
     sample = lambda address: registry.get_sample_value("pellucid_peer_ready", {"service": "engine", "address": address})

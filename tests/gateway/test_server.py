@@ -1,4 +1,4 @@
-"""The gateway as a process: it starts alone, drains on a signal, and leaves."""
+"""The gateway as a process: it starts without services, drains on a signal, and exits."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from tests.gateway.scripted import (
 from tests.gateway.sse import collect
 
 NOBODY = [f"--{name}-addresses=127.0.0.1:1" for name in ("tokenizer", "engine", "detokenizer")]
-"""Not the default addresses: a stack may be running there."""
+"""Not the default addresses, where a stack may be running."""
 
 
 class Process:
-    """A running gateway and what it logs."""
+    """A running gateway and its log lines."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
@@ -45,7 +45,7 @@ class Process:
                 found: dict[str, Any] = json.loads(line)
                 if found["event"] == event and fields.items() <= found.items():
                     return found
-        raise AssertionError(f"ended without {event!r}")
+        raise AssertionError(f"the log ended without {event!r}")
 
     async def end(self) -> int:
         async with asyncio.timeout(30):
@@ -70,7 +70,7 @@ async def gateway_process(*flags: str) -> AsyncIterator[Process]:
 
 @asynccontextmanager
 async def serving(engine: ScriptedEngine, *flags: str) -> AsyncIterator[Process]:
-    """A gateway process before scripted services, ready."""
+    """A ready gateway process in front of scripted services."""
     peers = {
         "tokenizer": Peer(ScriptedTokenizer()),
         "engine": Peer(engine),
@@ -91,7 +91,7 @@ async def serving(engine: ScriptedEngine, *flags: str) -> AsyncIterator[Process]
 
 
 class Waiting(ScriptedEngine):
-    """Says the half, and the rest when it may."""
+    """Emits half of its output, and the rest when told to."""
 
     def __init__(self) -> None:
         super().__init__(self.half)
@@ -119,7 +119,7 @@ async def stream(url: str, started: asyncio.Event) -> str:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_running_stream_ends_before_the_process_does(number: signal.Signals) -> None:
+async def test_running_stream_finishes_before_exit(number: signal.Signals) -> None:
     engine, started = Waiting(), asyncio.Event()
     async with serving(engine) as process, httpx2.AsyncClient() as client:
         streaming = asyncio.create_task(stream(process.url, started))
@@ -140,7 +140,7 @@ async def test_a_running_stream_ends_before_the_process_does(number: signal.Sign
         assert await process.end() == 0
 
 
-async def test_a_stream_that_outlasts_the_drain_time_is_told_so() -> None:
+async def test_stream_beyond_the_drain_time_gets_an_error() -> None:
     started = asyncio.Event()
     async with serving(Waiting(), "--drain-seconds=0.2") as process:
         streaming = asyncio.create_task(stream(process.url, started))
@@ -153,7 +153,7 @@ async def test_a_stream_that_outlasts_the_drain_time_is_told_so() -> None:
         assert await process.end() == 0
 
 
-async def test_an_idle_gateway_leaves_at_once_and_needs_no_services() -> None:
+async def test_idle_gateway_exits_at_once_without_services() -> None:
     async with gateway_process(*NOBODY) as process:
         address = (await process.wait_for("started"))["address"]
         async with httpx2.AsyncClient() as client:
@@ -163,14 +163,14 @@ async def test_an_idle_gateway_leaves_at_once_and_needs_no_services() -> None:
         assert await process.end() == 0
 
 
-async def test_a_port_that_is_taken() -> None:
+async def test_port_in_use() -> None:
     with listen("127.0.0.1", 0) as taken:
         async with gateway_process(f"--port={taken.getsockname()[1]}", *NOBODY) as process:
             await process.wait_for("cannot listen")
             assert await process.end() == 1
 
 
-async def test_a_bad_setting() -> None:
+async def test_invalid_setting() -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "gateway", "--served-model-name=m", "--request-timeout=never",
         stderr=asyncio.subprocess.PIPE,
@@ -180,7 +180,7 @@ async def test_a_bad_setting() -> None:
     assert b"request_timeout" in text
 
 
-async def test_metrics_on_a_port_of_their_own() -> None:
+async def test_separate_metrics_port() -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     async with gateway_process(f"--metrics-port={port}", *NOBODY) as process, httpx2.AsyncClient() as client:
@@ -188,7 +188,7 @@ async def test_metrics_on_a_port_of_their_own() -> None:
         assert "pellucid_gateway_choices_running" in (await client.get(f"http://127.0.0.1:{port}/metrics")).text
 
 
-async def test_one_line_for_each_request() -> None:
+async def test_one_log_line_per_request() -> None:
     engine = Waiting()
     engine.may_go_on.set()
     async with serving(engine) as process, httpx2.AsyncClient() as client:

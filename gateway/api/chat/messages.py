@@ -1,4 +1,4 @@
-"""The conversation: ``messages``."""
+"""The field ``messages``: the turns of a conversation."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from gateway.policy.limits import MAX_NAME_CHARS, MAX_TOOL_CALLS
 from svclib.errors import InvalidRequest, Unsupported
 
 _UNSUPPORTED: Final = ("audio", "function_call", "images", "partial", "prefix", "tools")
-"""Fields that change the prompt and that are not supported; false and empty ask for nothing."""
+"""Fields that would change the prompt and are not supported; null, false and ``[]`` are accepted."""
 
 
 class FunctionCall(Schema):
     name: Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)]
     arguments: str | None = None
     parsed_arguments: Any = None
-    """The official client's ``parse`` keeps these beside ``arguments``."""
+    """Added by ``parse`` of the official client."""
 
 
 class ToolCall(Schema):
@@ -30,7 +30,7 @@ class ToolCall(Schema):
     type: Literal["function"] | None = None
     function: FunctionCall
     index: Any = None
-    """Left over from the chunks of a stream."""
+    """Left over from stream chunks."""
     cache_control: Any = None
     provider_specific_fields: Any = None
 
@@ -45,7 +45,7 @@ class Message(Schema):
     reasoning: str | None = None
     refusal: str | None = None
 
-    # Sent back by clients that keep the whole answer. They say nothing to a model, or what the fields above say.
+    # Sent back by clients that keep the whole answer. They do not change the prompt, or repeat the fields above.
     annotations: Any = None
     cache_control: Any = None
     id: Any = None
@@ -64,7 +64,7 @@ class Message(Schema):
 
 
 def read_messages(messages: Sequence[Message]) -> tuple[neutral.Message, ...]:
-    """The turns of a conversation. Raises ``InvalidRequest`` for what is wrong in one or between several."""
+    """The turns of a conversation. Raises ``InvalidRequest`` for a fault in a turn or between turns."""
     read = tuple(_read_message(message, f"messages[{number}]") for number, message in enumerate(messages))
     check_results(read)
     return read
@@ -76,7 +76,9 @@ def _read_message(message: Message, param: str) -> neutral.Message:
     if message.content is None and message.role != "assistant":
         raise InvalidRequest(f"{param}.content is missing", param=f"{param}.content")
     if message.role == "tool" and message.tool_call_id is None:
-        raise InvalidRequest(f"{param}.tool_call_id must name the call it answers", param=f"{param}.tool_call_id")
+        raise InvalidRequest(
+            f"{param}.tool_call_id must be the id of the call that the result is for", param=f"{param}.tool_call_id"
+        )
     content = read_content(message.content, message.role, f"{param}.content")
     reasoning = _read_reasoning(message, param)
     return neutral.Message(
@@ -90,7 +92,7 @@ def _read_message(message: Message, param: str) -> neutral.Message:
 
 
 def _read_call(call: ToolCall) -> neutral.ToolCall:
-    """Some servers write a call without arguments as an empty text."""
+    """Some servers send empty text for a call without arguments."""
     arguments = call.function.arguments or ""
     return neutral.ToolCall(call.id, call.function.name, arguments if arguments.strip() else "{}")
 
@@ -111,14 +113,14 @@ def _check_role(message: Message, param: str) -> None:
         ("tool_call_id", "tool", message.tool_call_id),
     ):
         if value and message.role != role:
-            raise InvalidRequest(f"{param}.{name} belongs to the role {role}", param=f"{param}.{name}")
+            raise InvalidRequest(f"{param}.{name} is only for the role {role}", param=f"{param}.{name}")
 
 
 def _read_reasoning(message: Message, param: str) -> str | None:
     given = {text for text in (message.reasoning_content, message.reasoning) if text is not None}
     if len(given) > 1:
         raise InvalidRequest(
-            f"{param}.reasoning and {param}.reasoning_content are two names of one thing and differ",
+            f"{param}.reasoning and {param}.reasoning_content are aliases and must be equal",
             param=f"{param}.reasoning",
         )
     return given.pop() if given else None

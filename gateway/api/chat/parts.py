@@ -1,7 +1,7 @@
 """The content of a message: a string, or a list of parts.
 
-Beside ``text`` there are parts that clients send back of an assistant's earlier answers: refusals, and the thinking in
-the form of Anthropic and Mistral.
+Besides ``text`` there are parts of earlier answers that clients send back: refusals, and reasoning in the format of
+Anthropic and Mistral.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gateway.policy.limits import MAX_PARTS
 from svclib.errors import InvalidRequest, Unsupported
 
 _TEXT: Final = ("text", "input_text", "output_text")
-"""The latter two are the Responses API's names."""
+"""The latter two are from the Responses API."""
 _OF_AN_ANSWER: Final = ("refusal", "thinking", "reasoning")
 _MEDIA: Final = frozenset(
     {"image_url", "input_image", "image", "input_audio", "audio_url", "audio", "video_url", "video", "file"}
@@ -31,7 +31,7 @@ class Part(Schema):
     thinking: Any = None
     reasoning: str | None = None
 
-    # These are about other servers' caches, and marks that come with the parts of an answer.
+    # Cache control of other servers, and metadata of the parts of an answer.
     cache_control: Any = None
     prompt_cache_breakpoint: Any = None
     annotations: Any = None
@@ -40,7 +40,7 @@ class Part(Schema):
 
 
 Text: TypeAlias = str | tuple[str, ...] | None
-"""A content: one string, or the texts of parts; None: there is none."""
+"""A message's content: a string, or the texts of its parts; None: no content."""
 
 
 def _kind(content: Any) -> str | None:
@@ -62,14 +62,14 @@ Content = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class ReadContent:
-    """What a content says, and the thinking that was among its parts."""
+    """The text of a content, and the reasoning among its parts."""
 
     text: Text
     reasoning: str | None = None
 
 
 def read_content(content: str | list[Part] | None, role: str, param: str) -> ReadContent:
-    """No parts are an empty text. Raises ``InvalidRequest`` and ``Unsupported`` for parts that ``role`` cannot have."""
+    """``[]`` is an empty text. Raises ``InvalidRequest`` and ``Unsupported`` for parts that ``role`` cannot have."""
     if not isinstance(content, list):
         return ReadContent(content)
     texts: list[str] = []
@@ -85,7 +85,7 @@ def read_content(content: str | list[Part] | None, role: str, param: str) -> Rea
 
 
 def with_refusal(content: Text, refusal: str | None) -> Text:
-    """A content with the refusal that some servers put beside it, once."""
+    """The content with the refusal appended, unless it is already part of it."""
     texts = (content,) if isinstance(content, str) else content or ()
     if not refusal or refusal in texts:
         return content
@@ -94,11 +94,11 @@ def with_refusal(content: Text, refusal: str | None) -> Text:
 
 def _check_type(part: Part, role: str, param: str) -> None:
     if part.type in _MEDIA:
-        raise Unsupported(f"{param} is not text, and this model reads only text", param=param)
+        raise Unsupported(f"{param} is not supported: this model accepts only text", param=param)
     if part.type not in (*_TEXT, *_OF_AN_ANSWER):
         raise InvalidRequest(f"{param}.type must be `text`", param=f"{param}.type")
     if part.type in _OF_AN_ANSWER and role != "assistant":
-        raise InvalidRequest(f"{param}.type `{part.type}` belongs to the role assistant", param=f"{param}.type")
+        raise InvalidRequest(f"{param}.type `{part.type}` is only for the role assistant", param=f"{param}.type")
 
 
 def _text(part: Part, param: str) -> str:
@@ -109,7 +109,7 @@ def _text(part: Part, param: str) -> str:
 
 
 def _thoughts(part: Part, param: str) -> Iterator[str]:
-    """The texts of a thinking part: a string, or as Mistral writes it a list of text parts."""
+    """The texts of a thinking part: a string, or (Mistral) a list of text parts."""
     value = part.thinking if part.type == "thinking" else part.reasoning
     value = part.text if value is None else value
     for each in value if isinstance(value, list) else [value]:
@@ -117,4 +117,6 @@ def _thoughts(part: Part, param: str) -> Iterator[str]:
             case str(text) | {"type": "text", "text": str(text)}:
                 yield text
             case _:
-                raise InvalidRequest(f"{param}.{part.type} must be a text", param=f"{param}.{part.type}")
+                raise InvalidRequest(
+                    f"{param}.{part.type} must be a string or a list of text parts", param=f"{param}.{part.type}"
+                )

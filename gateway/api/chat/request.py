@@ -1,4 +1,4 @@
-"""A chat completion as it is read: what to generate, and how to answer."""
+"""A chat completion request that was read: what to generate, and how to answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ChatRequest:
 
     generation: GenerationRequest
     stream: StreamOptions | None = None
-    """None: one answer, not a stream."""
+    """None: the answer is not streamed."""
     ignored: tuple[str, ...] = ()
 
     @property

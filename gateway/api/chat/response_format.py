@@ -1,6 +1,6 @@
-"""What the answer must look like: ``response_format``.
+"""The field ``response_format``.
 
-A fault anywhere in it has ``response_format`` as its ``param``, as in OpenAI's API; the message says where.
+As in OpenAI's API, ``param`` of any fault inside it is ``response_format``; the message has the path.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ResponseFormat(Schema):
 
 
 def read_response_format(fields: ResponseFormat | None) -> neutral.JsonFormat | None:
-    """None: any text. Raises ``InvalidRequest`` and ``Unsupported``."""
+    """None: any text is allowed. Raises ``InvalidRequest`` and ``Unsupported``."""
     if fields is None:
         return None
     _check_shape(fields)
@@ -56,11 +56,11 @@ def read_response_format(fields: ResponseFormat | None) -> neutral.JsonFormat | 
 
 
 def _check_shape(fields: ResponseFormat) -> None:
-    """A schema in a place where nobody would read it is an error."""
+    """A schema in the wrong place is an error, not ignored."""
     if (fields.__pydantic_extra__ or {}).get("schema") is not None:
-        raise InvalidRequest("the schema belongs into response_format.json_schema.schema", param=PARAM)
+        raise InvalidRequest("response_format.schema must be response_format.json_schema.schema", param=PARAM)
     if fields.json_schema is not None and fields.type != "json_schema":
-        raise InvalidRequest("response_format.json_schema needs the type `json_schema`", param=PARAM)
+        raise InvalidRequest("response_format.json_schema requires response_format.type `json_schema`", param=PARAM)
 
 
 def _read_schema(fields: JsonSchema) -> str:

@@ -1,7 +1,7 @@
-"""The one writer of stream events: what goes into ``data:``, in which order, as bytes.
+"""The writer of a streamed answer: its ``data:`` events, as bytes.
 
-For each choice: a chunk with the role, chunks with deltas, one chunk with the finish reason. Then the usage if it was
-asked for, then ``[DONE]``; or, after a fault, one event with ``error`` instead of all that was still to come.
+For each choice: a chunk with the role, chunks with deltas, a chunk with the finish reason. Then the usage, if
+requested, and ``[DONE]``. After a fault, one event with ``error`` and nothing more.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from gateway.http.errors import Problem
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """How to answer in a stream: ``include_usage`` in a chunk of its own, ``continuous_usage`` in every chunk."""
+    """``include_usage``: usage in a chunk of its own. ``continuous_usage``: usage so far in every chunk."""
 
     include_usage: bool = False
     continuous_usage: bool = False
@@ -62,13 +62,13 @@ class ChunkWriter:
         return b"".join(self._chunk(index, {"role": "assistant", "content": ""}) for index in range(self._choices))
 
     def events(self, batch: Sequence[Event]) -> bytes:
-        """Everything that happened, in one piece; empty when nothing of it is to be told."""
+        """The chunks of a batch; empty if it has no output."""
         return b"".join(
             b"".join(self._output(event)) if isinstance(event, Output) else _signal(event) for event in batch
         )
 
     def closing(self) -> bytes:
-        """What follows the last choice."""
+        """The usage, if requested, and ``[DONE]``."""
         if not self._options.include_usage:
             return DONE
         return self._event({"choices": [], "usage": wire_usage(self._record)}) + DONE
@@ -94,7 +94,7 @@ class ChunkWriter:
         finish: Finish | None = None,
     ) -> bytes:
         if not (logprobs or finish or self._options.continuous_usage):
-            # What nearly every chunk looks like.
+            # The fast path, for nearly every chunk.
             start = b',"choices":[{"index":%d,"delta":' % index
             return b"".join((self._head, start, orjson.dumps(delta), self._plain_end))
         choice = {
@@ -117,16 +117,16 @@ class ChunkWriter:
 
 
 def join(deltas: Sequence[Delta]) -> Iterator[Delta]:
-    """The same deltas with neighbours of one kind made one; the first of a call, with its name, stays alone.
+    """The deltas with adjacent ones of one kind merged; the first delta of a call, with its name, is not merged.
 
-    Takes linear time: for a slow reader there are many.
+    Takes linear time: a slow reader gets many at once.
     """
     if len(deltas) < 2:
         yield from deltas
         return
     run: list[Delta] = []
     for delta in deltas:
-        if run and not _goes_on(run[0], delta):
+        if run and not _continues(run[0], delta):
             yield _joined(run)
             run = []
         run.append(delta)
@@ -134,7 +134,7 @@ def join(deltas: Sequence[Delta]) -> Iterator[Delta]:
         yield _joined(run)
 
 
-def _goes_on(first: Delta, delta: Delta) -> bool:
+def _continues(first: Delta, delta: Delta) -> bool:
     match first, delta:
         case (ContentDelta(), ContentDelta()) | (ReasoningDelta(), ReasoningDelta()):
             return True

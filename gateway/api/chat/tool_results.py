@@ -1,7 +1,7 @@
-"""Which call each tool result answers.
+"""Matching tool results to tool calls.
 
-Results stand right after the assistant turn whose calls they answer, in any order, each call at most once. Not every
-call needs one: a client may have been interrupted. vLLM, SGLang and llama.cpp accept that, too.
+Results follow the assistant turn with their calls, in any order, at most one for each call. Not every call needs a
+result: a client may have been interrupted. vLLM, SGLang and llama.cpp accept that, too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from svclib.errors import InvalidRequest
 
 
 def check_results(messages: Sequence[neutral.Message]) -> None:
-    """Raises ``InvalidRequest`` for the first result that answers no call, or one that has been answered."""
+    """Raises ``InvalidRequest`` for the first result without a call, and for a second result of one call."""
     open_calls: set[str | None] = set()
     answered: set[str | None] = set()
     for number, message in enumerate(messages):
@@ -21,7 +21,7 @@ def check_results(messages: Sequence[neutral.Message]) -> None:
             open_calls, answered = _call_ids(message, f"messages[{number}]"), set()
             continue
         if message.tool_call_id not in open_calls:
-            raise _refusal(number, message, answered)
+            raise _error(number, message, answered)
         open_calls.remove(message.tool_call_id)
         answered.add(message.tool_call_id)
 
@@ -31,13 +31,13 @@ def _call_ids(message: neutral.Message, param: str) -> set[str | None]:
     for number, call in enumerate(message.tool_calls):
         if call.id in seen:
             place = f"{param}.tool_calls[{number}].id"
-            raise InvalidRequest(f"{place} is that of another call of this message", param=place)
+            raise InvalidRequest(f"{place} must be unique within the message", param=place)
         seen.add(call.id)
     return seen
 
 
-def _refusal(number: int, message: neutral.Message, answered: set[str | None]) -> InvalidRequest:
+def _error(number: int, message: neutral.Message, answered: set[str | None]) -> InvalidRequest:
     param = f"messages[{number}].tool_call_id"
     if message.tool_call_id in answered:
-        return InvalidRequest(f"{param} names a call that has been answered", param=param)
-    return InvalidRequest(f"{param} names no call of the assistant message before it", param=param)
+        return InvalidRequest(f"{param} is the id of a call that already has a result", param=param)
+    return InvalidRequest(f"{param} is not the id of a call in the preceding assistant message", param=param)

@@ -1,4 +1,4 @@
-"""What the model may call: ``tools`` and ``tool_choice``."""
+"""The fields ``tools`` and ``tool_choice``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Function(Schema):
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
     cache_control: Any = None
-    """Of other servers' caches; cannot change the output."""
+    """For the caches of other servers; no effect on the output."""
     defer_loading: bool | None = None
 
 
@@ -46,14 +46,14 @@ def read_tools(tools: Sequence[Tool]) -> tuple[neutral.Tool, ...]:
     for number, tool in enumerate(read):
         if tool.name in names:
             param = f"tools[{number}].function.name"
-            raise InvalidRequest(f"{param} is declared twice", param=param)
+            raise InvalidRequest(f"{param} must be unique among the tools", param=param)
         names.add(tool.name)
     return read
 
 
 def _read_tool(tool: Tool, param: str) -> neutral.Tool:
     if tool.type != "function":
-        raise Unsupported(f"{param}.type must be `function`; other tools are not supported", param=f"{param}.type")
+        raise Unsupported(f"{param}.type must be `function`; other types are not supported", param=f"{param}.type")
     if tool.function is None:
         raise InvalidRequest(f"{param}.function is missing", param=f"{param}.function")
     function = tool.function
@@ -78,16 +78,16 @@ def _read_parameters(parameters: dict[str, Any] | None, param: str, *, strict: b
 
 
 def dump_object(value: dict[str, Any], param: str, max_bytes: int) -> str:
-    """An object as JSON text. Raises ``InvalidRequest`` when it is too deep or too large."""
+    """An object as JSON text. Raises ``InvalidRequest`` if it is too deep or too large."""
     check_depth(value, param)
     text = orjson.dumps(value)
     if len(text) > max_bytes:
-        raise InvalidRequest(f"{param} is larger than {max_bytes} bytes", param=param)
+        raise InvalidRequest(f"{param} must be at most {max_bytes} bytes as JSON", param=param)
     return text.decode()
 
 
 def read_tool_choice(choice: Any, tools: Sequence[neutral.Tool]) -> neutral.ToolChoice | None:
-    """How the tools may be used; None: not at all. Raises ``InvalidRequest`` and ``Unsupported``."""
+    """None: ``none``, no tool may be called. Raises ``InvalidRequest`` and ``Unsupported``."""
     match choice:
         case None | "auto":
             return neutral.ToolChoice()
@@ -104,9 +104,10 @@ def read_tool_choice(choice: Any, tools: Sequence[neutral.Tool]) -> neutral.Tool
             _check_declared(names, tools)
             return neutral.ToolChoice(mode, names)
         case {"type": "custom"}:
-            raise Unsupported("custom tools are not supported", param="tool_choice")
+            raise Unsupported("tool_choice.type `custom` is not supported", param="tool_choice")
     raise InvalidRequest(
-        "tool_choice must be `none`, `auto`, `required`, a function or allowed_tools", param="tool_choice"
+        "tool_choice must be `none`, `auto`, `required`, or an object of type `function` or `allowed_tools`",
+        param="tool_choice",
     )
 
 
@@ -114,16 +115,16 @@ def _allowed_name(entry: Any) -> str:
     match entry:
         case {"type": "function", "function": {"name": str(name)}}:
             return name
-    raise InvalidRequest("tool_choice.allowed_tools.tools must hold functions", param="tool_choice")
+    raise InvalidRequest("each of tool_choice.allowed_tools.tools must be a function", param="tool_choice")
 
 
 def _check_declared(names: Sequence[str] | None, tools: Sequence[neutral.Tool]) -> None:
-    """Raises ``InvalidRequest`` unless there are tools, and some of these names; all are declared."""
+    """Raises ``InvalidRequest`` without tools, for an empty list of names, and for a name that is not declared."""
     if not tools:
-        raise InvalidRequest("tool_choice asks for a tool, and there are no tools", param="tool_choice")
+        raise InvalidRequest("tool_choice requires tools", param="tool_choice")
     if names is None:
         return
     if not names:
-        raise InvalidRequest("tool_choice allows no tool", param="tool_choice")
+        raise InvalidRequest("tool_choice.allowed_tools.tools must not be empty", param="tool_choice")
     if not {tool.name for tool in tools}.issuperset(names):
-        raise InvalidRequest("tool_choice names a function that is not among the tools", param="tool_choice")
+        raise InvalidRequest("tool_choice names a function that is not in tools", param="tool_choice")

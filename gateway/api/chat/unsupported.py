@@ -1,7 +1,7 @@
-"""Fields of this and other servers' APIs that are known here, beside those that are supported.
+"""Known fields of this and other servers' APIs that are not supported.
 
-Asking for what is not supported is an error. Each such field stands with the one value that asks for nothing, which is
-accepted as if the field were absent; null always is. Fields that cannot change the output are accepted.
+Using one is an error. Each is listed with the one value that has no effect and is accepted; null is always accepted.
+Fields without an effect on the output are accepted with any value.
 Sources: the OpenAPI document of OpenAI; the request models of vLLM and SGLang; the READMEs of llama.cpp's server, TGI
 and Ollama; the API references of OpenRouter, Together, Fireworks, Groq, Mistral, DashScope and DeepSeek. Fields about
 thinking are in ``thinking.py``.
@@ -16,7 +16,7 @@ import orjson
 
 from svclib.errors import Unsupported
 
-ASKS_FOR_NOTHING: Final[Mapping[str, Any]] = {
+UNSUPPORTED: Final[Mapping[str, Any]] = {
     # OpenAI
     "audio": None,
     "background": False,
@@ -37,7 +37,7 @@ ASKS_FOR_NOTHING: Final[Mapping[str, Any]] = {
     "truncation": "disabled",
     "verbosity": "medium",
     "web_search_options": None,
-    # Thinking that is no switch
+    # Thinking, other than a switch
     "prompt_mode": None,
     "reasoning_control": None,
     "reasoning_history": None,
@@ -197,22 +197,22 @@ ASKS_FOR_NOTHING: Final[Mapping[str, Any]] = {
     "watermarking": False,
 }
 
-CANNOT_CHANGE_THE_OUTPUT: Final = frozenset(
+NO_EFFECT_ON_OUTPUT: Final = frozenset(
     {
         # Names, caches and routes
         "cache_control", "cache_prompt", "data_parallel_rank", "disagg_prefill_dp_rank", "extra_key", "id_slot",
         "keep_alive", "models", "n_cache_reuse", "ngram_corpus_id", "prompt_cache_isolation_key",
         "prompt_cache_max_len", "prompt_cache_options", "provider", "request_id", "rid", "route", "routed_dp_rank",
         "session_id", "trace", "ttl", "user_id",
-        # How fast it comes, and in which pieces
+        # Speed, and the size of chunks
         "draft_model", "return_mm_kwargs", "speculation", "stream_interval", "tool_stream",
-        # Numbers of methods that are refused above, so that these mean nothing
+        # Parameters of methods that are refused above, without an effect on their own
         "adaptive_decay", "dry_allowed_length", "dry_base", "dry_penalty_last_n", "dry_sequence_breakers",
         "dynatemp_exponent", "mirostat_eta", "mirostat_lr", "mirostat_tau", "xtc_threshold",
     }
 )  # fmt: skip
 
-_NAME_HERE: Final[Mapping[str, str]] = {
+_SUPPORTED_EQUIVALENT: Final[Mapping[str, str]] = {
     **dict.fromkeys(("max_new_tokens", "max_output_tokens", "n_predict", "num_predict"), "max_tokens"),
     **dict.fromkeys(("functions", "tool_prompt"), "tools"),
     **dict.fromkeys(("format", "guided_json", "json_schema", "output_format", "response_schema"), "response_format"),
@@ -226,29 +226,29 @@ _NAME_HERE: Final[Mapping[str, str]] = {
     "stop_sequences": "stop",
     "usage": "stream_options",
 }
-"""Fields that say the same, or nearly."""
+"""Supported fields with the same or nearly the same meaning."""
 
 
 def refuse_unsupported(fields: Mapping[str, Any]) -> None:
-    """Raises ``Unsupported`` for the first field that asks for something which is not done here."""
+    """Raises ``Unsupported`` for the first unsupported field whose value has an effect."""
     for name, value in fields.items():
-        if value is not None and name in ASKS_FOR_NOTHING and not _equal(value, ASKS_FOR_NOTHING[name]):
+        if value is not None and name in UNSUPPORTED and not _equal(value, UNSUPPORTED[name]):
             raise Unsupported(f"{name} is not supported{_hint(name)}", param=name)
 
 
 def is_known(name: str) -> bool:
-    return name in ASKS_FOR_NOTHING or name in CANNOT_CHANGE_THE_OUTPUT
+    return name in UNSUPPORTED or name in NO_EFFECT_ON_OUTPUT
 
 
 def _equal(value: Any, neutral: Any) -> bool:
-    """Equal, and not a truth value that Python takes for a number."""
+    """Equal, where a boolean does not equal a number."""
     return isinstance(value, bool) == isinstance(neutral, bool) and bool(value == neutral)
 
 
 def _hint(name: str) -> str:
     if name == "extra_body":
-        return ": its members belong beside the other fields"
-    if name in _NAME_HERE:
-        return f": see {_NAME_HERE[name]}"
-    neutral = ASKS_FOR_NOTHING[name]
-    return "" if neutral is None else f" other than as {orjson.dumps(neutral).decode()}"
+        return ": put its members at the top level"
+    if name in _SUPPORTED_EQUIVALENT:
+        return f": use {_SUPPORTED_EQUIVALENT[name]}"
+    neutral = UNSUPPORTED[name]
+    return "" if neutral is None else f" with a value other than {orjson.dumps(neutral).decode()}"

@@ -1,4 +1,4 @@
-"""One answer out of a stream's events."""
+"""The writer of an answer that is not streamed: it collects the events of the stream."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Call:
 
 @dataclass(slots=True)
 class _Choice:
-    """What has come of one choice so far."""
+    """The output of one choice so far."""
 
     content: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
@@ -46,7 +46,7 @@ class _Choice:
                 self.calls.setdefault(index, _Call(call_id, name)).arguments.append(arguments)
 
     def message(self) -> dict[str, Any]:
-        """The API's ``message``. Content is null only where there is something else instead."""
+        """The API's ``message``. Content is null only if empty and there are calls or reasoning instead."""
         content = "".join(self.content)
         message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
         if not content and (self.calls or self.reasoning):

@@ -1,4 +1,4 @@
-"""What chunks and whole answers have in common on the wire."""
+"""JSON that chunks and whole answers share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.generation.record import RequestRecord
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What is the same in all chunks of an answer. ``created`` is in Unix seconds."""
+    """The fields that are equal in all chunks of an answer. ``created`` is in Unix seconds."""
 
     id: str
     created: int
@@ -21,7 +21,7 @@ class Identity:
 
 
 def wire_usage(record: RequestRecord) -> dict[str, Any]:
-    """The API's ``usage``, up to now."""
+    """The API's ``usage``, so far."""
     return {
         "prompt_tokens": record.prompt_tokens,
         "completion_tokens": record.completion_tokens,

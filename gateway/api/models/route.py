@@ -1,4 +1,4 @@
-"""``GET /v1/models`` and ``GET /v1/models/{id}``: what is served here."""
+"""``GET /v1/models`` and ``GET /v1/models/{id}``: the served models."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gateway.gateway import Gateway
 
 
 def model_routes(gateway: Gateway) -> list[BaseRoute]:
-    """The routes that describe models."""
+    """The routes that list and describe models."""
 
     async def list_models(_request: Request) -> Response:
         models = [_wire_model(gateway, name) for name in gateway.registry.names]
@@ -24,15 +24,15 @@ def model_routes(gateway: Gateway) -> list[BaseRoute]:
 
     return [
         Route("/v1/models", list_models),
-        # Clients ask this that put a slash behind every path.
+        # For clients that append a slash to every path.
         Route("/v1/models/", list_models),
-        # Names may have slashes in them.
+        # Names may contain slashes.
         Route("/v1/models/{name:path}", retrieve_model),
     ]
 
 
 def _wire_model(gateway: Gateway, name: str) -> dict[str, Any]:
-    """``max_model_len`` is null until an engine has told it. Raises ``ModelNotFound``."""
+    """``max_model_len`` is null until an engine has reported it. Raises ``ModelNotFound``."""
     deployment = gateway.registry.deployment(name, param=None)
     return {
         "id": name,

@@ -1,4 +1,4 @@
-"""What all schemas share: strict types, and errors that name the field as the client spelled it."""
+"""The base of all schemas: strict types, and errors that name the field by its JSON path."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from gateway.http.json_body import spell
+from gateway.http.json_body import format_path
 from svclib.errors import InvalidRequest
 
 TAG: Final = "~"
-"""Begins the name of a branch of a union, which is no part of a field's name."""
+"""Prefix of the tag of a union branch, which is not part of a field's path."""
 
 _SENTENCES: Final = {
     "missing": "is missing",
@@ -35,22 +35,22 @@ _SENTENCES: Final = {
     "string_too_long": "must have at most {max_length} characters",
     "string_pattern_mismatch": "must match {pattern}",
 }
-"""pydantic's types of errors, said in the words of JSON."""
+"""Messages for pydantic's error types, in JSON's terms."""
 
 SchemaT = TypeVar("SchemaT", bound="Schema")
 
 
 class Schema(BaseModel):
-    """A JSON object. Types are exact: no number in a string, no fraction for an integer, no truth value for a number.
+    """A JSON object. Types are strict: strings, fractions and booleans are not converted to numbers or integers.
 
-    null is the same as absent for every field that has a default. Fields that the schema does not name are kept aside
-    for ``unknown``.
+    null is the same as absent for every field that has a default. Fields that the schema does not have are kept for
+    ``unknown``.
     """
 
     model_config = ConfigDict(strict=True, extra="allow", frozen=True, allow_inf_nan=False, protected_namespaces=())
 
     def unknown(self, prefix: str = "") -> Iterator[str]:
-        """Names of the fields that were given and that the schema does not have."""
+        """Paths of the given fields that the schema does not have."""
         for name, value in (self.__pydantic_extra__ or {}).items():
             if value is not None:
                 yield f"{prefix}{name}"
@@ -62,10 +62,10 @@ def validate(
     whole: frozenset[str] = frozenset(),
     placed: frozenset[str] = frozenset(),
 ) -> SchemaT:
-    """Read a document. Raises ``InvalidRequest`` for the first fault.
+    """Validate a document. Raises ``InvalidRequest`` for the first fault.
 
-    In a field among ``whole`` or ``placed`` it names the field; among ``placed`` its message says where. Inputs are
-    never repeated in the message.
+    For faults inside the fields ``whole`` and ``placed``, ``param`` is the field itself; for ``placed`` the message has
+    the path. The message never repeats the input.
     """
     try:
         return schema.model_validate(document)
@@ -73,8 +73,8 @@ def validate(
         faults = error.errors(include_url=False, include_input=False)
     path = tuple(part for part in faults[0]["loc"] if not (isinstance(part, str) and part.startswith(TAG)))
     is_entry = len(path) > 1 and path[0] in whole
-    param = spell(path[:1] if is_entry or path[0] in placed else path)
-    subject = f"a part of {param}" if is_entry else spell(path)
+    param = format_path(path[:1] if is_entry or path[0] in placed else path)
+    subject = f"an entry of {param}" if is_entry else format_path(path)
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
     raise InvalidRequest(f"{subject} {_sentence(faults[0])}{more}", param=param)
 

@@ -1,7 +1,7 @@
-"""JSON Schemas that clients send, as far as the API itself has rules for them; the engine knows the language.
+"""The API's own rules for JSON Schemas with ``strict: true``.
 
-``strict: true`` promises that the output follows the schema, and in OpenAI's API demands that each object in it says
-of all of its properties that they are there, and that there are no others.
+As in OpenAI's API, each object of a strict schema must list all its properties as ``required`` and have
+``additionalProperties: false``. ``schema_language.py`` checks the schema itself; the engine compiles it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
-from gateway.http.json_body import spell
+from gateway.http.json_body import format_path
 from svclib.errors import InvalidRequest
 
 _Path: TypeAlias = tuple[str | int, ...]
@@ -22,12 +22,14 @@ _HOLDS_NAMED: Final = ("properties", "patternProperties", "dependentSchemas", "$
 def check_strict(schema: Mapping[str, Any], *, param: str, place: str) -> None:
     """Raises ``InvalidRequest`` for the first object in a schema that ``strict`` does not allow.
 
-    ``place`` is where the schema stands in the request.
+    ``place`` is the path of the schema in the request.
     """
     for path, part in _parts((), schema):
         fault = _strict_fault(part)
         if fault:
-            raise InvalidRequest(f"{'.'.join(filter(None, (place, spell(path))))} is strict and {fault}", param=param)
+            raise InvalidRequest(
+                f"{'.'.join(filter(None, (place, format_path(path))))} is strict and {fault}", param=param
+            )
 
 
 def _strict_fault(schema: Mapping[str, Any]) -> str:
@@ -37,7 +39,7 @@ def _strict_fault(schema: Mapping[str, Any]) -> str:
         return "must have `additionalProperties: false`"
     properties, required = schema.get("properties") or {}, schema.get("required") or []
     if not isinstance(properties, dict) or not isinstance(required, list):
-        return ""  # The engine says what is wrong with these.
+        return ""  # ``check_schema`` reports these.
     missing = next((name for name in properties if name not in required), None)
     return "" if missing is None else f"must list all of its properties as `required`; {missing[:100]!r} is missing"
 
@@ -48,7 +50,7 @@ def _is_object(schema: Mapping[str, Any]) -> bool:
 
 
 def _parts(path: _Path, schema: Any) -> Iterator[tuple[_Path, Mapping[str, Any]]]:
-    """A schema and all schemas inside, from the outside in, each with its path. Depth has been bounded before."""
+    """A schema and all its subschemas, outermost first, each with its path. Depth was checked before."""
     if not isinstance(schema, dict):
         return
     yield path, schema

@@ -1,8 +1,8 @@
-r"""Regular expressions in JSON Schemas: what no dialect can read.
+r"""Syntax check of regular expressions in JSON Schemas, for all common dialects.
 
-The drafts speak of ECMA 262, which Python's ``re`` does not know (``\p{L}``, ``\/``, ``[^]``, ``(?<name>...)``), and
-schemas come from generators for Python, Rust and Java as well. So only what is broken in all of them is a fault:
-brackets, a dangling backslash, quantifiers of nothing, ranges the wrong way round. One pass over the text.
+The drafts use ECMA 262, which Python's ``re`` does not support (``\p{L}``, ``\/``, ``[^]``, ``(?<name>...)``), and
+schemas come from generators for Python, Rust and Java as well. So only what is invalid in all of them is a fault:
+unbalanced brackets, a trailing backslash, a quantifier without an operand, a reversed range. One pass over the text.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _RANGE: Final = re.compile(r"(?:\\.|([^\\]))-(?:\\|(.))", re.DOTALL)
 
 
 def regex_fault(pattern: str) -> str:
-    """What is wrong with a pattern, to be said after its name; empty: nothing that is wrong everywhere."""
+    """The fault of a pattern, worded to follow its name; empty: valid in some dialect."""
     depth, before = 0, "bar"
     for token in _TOKEN.finditer(pattern):
         kind = _kind(token)
         depth += (kind == "opening") - (kind == "closing")
         if depth < 0:
-            return "has a `)` without its `(`"
+            return "has an unmatched `)`"
         if fault := _fault(kind, token, before):
             return fault
         before = kind
-    return "has a `(` without its `)`" if depth else ""
+    return "has an unmatched `(`" if depth else ""
 
 
 def _kind(token: re.Match[str]) -> str:
@@ -49,18 +49,18 @@ def _fault(kind: str, token: re.Match[str], before: str) -> str:
         case "dangling":
             return "ends with a backslash"
         case "open":
-            return "has a `[` without its `]`"
+            return "has an unmatched `[`"
         case "class" if _is_reversed(token["class"]):
-            return "has a range of characters the wrong way round"
+            return "has a reversed character range"
         case "repeat" if before in ("bar", "opening"):
-            return f"repeats nothing with `{token['repeat']}`"
+            return f"has the quantifier `{token['repeat']}` without an operand"
         case "repeat" if token["most"] and int(token["least"]) > int(token["most"]):
-            return f"has more at least than at most in `{token['repeat']}`"
+            return f"has the quantifier `{token['repeat']}`, whose minimum is above its maximum"
     return ""
 
 
 def _is_reversed(text: str) -> bool:
-    """Whether a class has a range of two plain characters that is empty."""
+    """Whether a class has a reversed range of two plain characters."""
     return any(
         low and high and low not in "-[" and high not in "-[" and low > high
         for low, high in _RANGE.findall(text[1:-1].removeprefix("^"))

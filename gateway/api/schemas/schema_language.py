@@ -1,8 +1,8 @@
-"""Whether a client's JSON Schema is one: each keyword's value by the rule of the drafts 4 to 2020-12.
+"""Validation of clients' JSON Schemas: the value of each keyword, by the drafts 4 to 2020-12.
 
-What the drafts read differently is accepted as any of them reads it (``exclusiveMinimum``, ``items``), and a keyword
-that none of them has may hold anything. Takes linear time; size and depth have been bounded before.
-Whether the engine can follow a valid schema is the engine's to say.
+Where drafts differ, the form of any of them is accepted (``exclusiveMinimum``, ``items``). A keyword that none of them
+has may have any value. Takes linear time; size and depth were checked before.
+Whether a valid schema can be enforced is decided by the engine.
 Source of the rules: json-schema.org/draft-04/schema, json-schema.org/draft/2020-12/schema.
 """
 
@@ -12,24 +12,24 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from gateway.api.schemas.regex_syntax import regex_fault
-from gateway.http.json_body import spell
+from gateway.http.json_body import format_path
 from svclib.errors import InvalidRequest
 
 _Path: TypeAlias = tuple[str | int, ...]
 _Rule: TypeAlias = Callable[[Any], str]
-"""What is wrong with a keyword's value; empty: nothing."""
+"""The fault of a keyword's value, worded to follow its path; empty: none."""
 
 _TYPES: Final = frozenset({"null", "boolean", "object", "array", "number", "integer", "string"})
 _TYPE_FAULT: Final = f"must be one of {', '.join(sorted(_TYPES))}, or a list of these"
 
 
 def check_schema(schema: Mapping[str, Any], *, param: str, place: str) -> None:
-    """Raises ``InvalidRequest`` for a fault in a schema. ``place`` is where it stands in the request."""
+    """Raises ``InvalidRequest`` for the first fault. ``place`` is the path of the schema in the request."""
     pending: list[tuple[_Path, Any]] = [((), schema)]
     while pending:
         path, part = pending.pop()
         for keyword, fault in _faults(part):
-            where = ".".join(filter(None, (place, spell((*path, *keyword)))))
+            where = ".".join(filter(None, (place, format_path((*path, *keyword)))))
             raise InvalidRequest(f"{where} {fault}", param=param)
         pending.extend(_inner(path, part))
 
@@ -46,7 +46,7 @@ def _faults(part: Any) -> Iterator[tuple[_Path, str]]:
 
 
 def _inner(path: _Path, part: Any) -> Iterator[tuple[_Path, Any]]:
-    """The schemas right inside of one whose own keywords have been checked."""
+    """The direct subschemas of a schema whose own keywords were checked."""
     for keyword, value in part.items() if isinstance(part, dict) else ():
         if keyword in _ONE and not isinstance(value, list):
             yield (*path, keyword), value
@@ -75,7 +75,7 @@ def _one_or_several(value: Any) -> str:
 
 
 def _list(value: Any) -> str:
-    return "" if isinstance(value, list) and value else "must be a list of schemas, and not empty"
+    return "" if isinstance(value, list) and value else "must be a non-empty list of schemas"
 
 
 def _named(value: Any) -> str:
@@ -107,7 +107,7 @@ def _string(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    """Annotations say nothing of what is valid, and some clients leave them null."""
+    """Annotations do not affect validity, and some clients leave them null."""
     return "" if value is None else _string(value)
 
 

@@ -1,4 +1,4 @@
-"""A script for the simulated model: ``simulate``."""
+"""The field ``simulate``: a script for the simulated model."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Simulate(Schema):
 
 
 def read_script(simulate: Simulate) -> neutral.Script:
-    """The script with its steps as text or bytes."""
+    """The script, with each step as text or bytes."""
     return neutral.Script(
         steps=tuple(step if isinstance(step, str) else bytes.fromhex(step.hex) for step in simulate.steps),
         repeat=simulate.repeat,

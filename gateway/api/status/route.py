@@ -1,4 +1,4 @@
-"""What operators ask: alive, ready, metrics, version."""
+"""Routes for operators: alive, ready, metrics, version."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from gateway.gateway import Gateway
 
 
 def status_routes(gateway: Gateway) -> list[BaseRoute]:
-    """The routes outside of ``/v1``."""
+    """The routes outside ``/v1``."""
 
     async def health(_request: Request) -> Response:
-        """The process lives and answers; it says nothing of the services behind it."""
+        """Liveness: the process answers. The services behind it do not matter."""
         return _json({"status": "alive"})
 
     async def ready(_request: Request) -> Response:
-        """A request would be answered now, if not as well as the model could: ``warnings``.
+        """Readiness: a request would be served now, with the limitations in ``warnings``.
 
-        Otherwise 503 with the names of those who are not ready.
+        Otherwise 503 with the names of the services that are not ready.
         """
         warnings = gateway.check_ready()
         return _json({"status": "ready", "peers": gateway.peers(), "warnings": warnings})
@@ -32,14 +32,14 @@ def status_routes(gateway: Gateway) -> list[BaseRoute]:
         await gateway.loads.refresh()
         return Response(generate_latest(gateway.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
-    async def tell_version(_request: Request) -> Response:
+    async def get_version(_request: Request) -> Response:
         return _json({"version": version("pellucid")})
 
     return [
         Route("/health", health),
         Route("/ready", ready),
         Route("/metrics", metrics),
-        Route("/version", tell_version),
+        Route("/version", get_version),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Output tokens in; text, reasoning and tool calls out."""
+"""The client of a detokenizer: output tokens in; text, reasoning and tool calls out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gateway.generation.events import (
     ToolCallDelta,
 )
 from gateway.generation.services import FormatInput
-from gateway.replicas.clients.on_session import OnSession
+from gateway.replicas.clients.session_stream import SessionStream
 from gateway.replicas.clients.tools import tool_definitions
 from gateway.replicas.clients.unary import INFO_SECONDS, answer
 from gateway.replicas.info import DetokenizerInfo
@@ -47,7 +47,7 @@ class DetokenizerClient:
         )
 
     async def info(self) -> DetokenizerInfo:
-        """The known formats. Raises ``ServiceError``."""
+        """The supported formats. Raises ``ServiceError``."""
         call = self._stub.GetInfo(detokenizer_pb2.DetokenizerInfoRequest(), timeout=INFO_SECONDS)
         info = await answer(call, "detokenizer")
         return DetokenizerInfo(
@@ -74,16 +74,16 @@ class DetokenizerClient:
         )
         return SessionFormatting(self._session.open(message, opening))
 
-    async def give_up(self) -> None:
-        """End what runs, with ``PeerLost``; the next request connects again."""
+    async def abort_all(self) -> None:
+        """End all requests in flight with ``PeerLost``; the next request connects again."""
         await self._session.close()
 
     async def close(self) -> None:
-        """End what runs."""
+        """End all requests in flight."""
         await self._session.close()
 
 
-class SessionFormatting(OnSession[FormatStream]):
+class SessionFormatting(SessionStream[FormatStream]):
     """One choice on a detokenizer's session; see ``Formatting`` in ``gateway/generation/services.py``."""
 
     def take(self) -> Formatted | None:

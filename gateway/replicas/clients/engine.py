@@ -1,4 +1,4 @@
-"""Prompts in, output tokens out."""
+"""The client of an engine: prompts in, output tokens out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.generation.events import Chunk, EngineStats, GenerateEvent, Head
 from gateway.generation.prompt import ScriptTokens
 from gateway.generation.request import Sampling
 from gateway.generation.services import GenerateInput
-from gateway.replicas.clients.on_session import OnSession
+from gateway.replicas.clients.session_stream import SessionStream
 from gateway.replicas.clients.unary import INFO_SECONDS, LOADS_SECONDS, answer
 from gateway.replicas.info import EngineInfo, EngineLoads
 from protos.v1 import common_pb2, engine_pb2, engine_pb2_grpc
@@ -22,7 +22,7 @@ EngineStream: TypeAlias = Stream[engine_pb2.GenerateRequest, engine_pb2.StopChoi
 
 
 class SessionEngine:
-    """An engine that speaks engine.proto; see ``EngineClient`` in ``gateway/generation/services.py``."""
+    """An engine with the protocol of engine.proto; see ``EngineClient`` in ``gateway/generation/services.py``."""
 
     def __init__(self, channel: grpc.aio.Channel, limits: SessionLimits) -> None:
         self._stub = engine_pb2_grpc.EngineStub(channel)
@@ -38,7 +38,7 @@ class SessionEngine:
             max_context_length=info.max_context_length,
             vocab_size=info.vocab_size,
             simulated=info.simulated,
-            # An engine that does not say what it can be asked for generates.
+            # An engine that reports no tasks generates.
             generates="generate" in (info.tasks or ("generate",)),
             supports_constraints=info.supports_constraints,
         )
@@ -50,14 +50,12 @@ class SessionEngine:
             sampling_params=_sampling_params(work.sampling, work.n),
             eos_token_ids=work.prompt.eos_token_ids,
             simulate=None if work.script is None else _simulated_script(work.script),
-            output_ids=work.output_ids,
-            choice_index=work.choice_index or None,
         )
         if work.constraint is not None:
             _constrain(message, work.constraint, work.thinking)
         return SessionGeneration(self._session.open(message, opening))
 
-    async def give_up(self) -> None:
+    async def abort_all(self) -> None:
         await self._session.close()
 
     async def loads(self) -> EngineLoads:
@@ -68,7 +66,7 @@ class SessionEngine:
         await self._session.close()
 
 
-class SessionGeneration(OnSession[EngineStream]):
+class SessionGeneration(SessionStream[EngineStream]):
     """A request on an engine's session; see ``Generation``."""
 
     def __init__(self, stream: EngineStream) -> None:
@@ -135,7 +133,7 @@ def _simulated_script(script: ScriptTokens) -> engine_pb2.SimulatedScript:
 
 
 def _head(event: engine_pb2.GenerateEvent) -> Head:
-    """The API's seed is signed, the engine's is not; the 64 bits are the same."""
+    """The API's seed is signed and the engine's unsigned; the 64 bits are the same."""
     seed = event.seed - 2**64 if event.seed >= 2**63 else event.seed
     return Head(event.prompt_tokens, event.cached_tokens, seed)
 

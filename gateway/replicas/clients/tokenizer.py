@@ -1,4 +1,4 @@
-"""Conversations in, prompts out."""
+"""The client of a tokenizer: conversations in, prompts out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from protos.v1 import tokenizer_pb2, tokenizer_pb2_grpc
 
 
 class TokenizerClient:
-    """A tokenizer replica. Methods raise the ``ServiceError`` that the tokenizer or the connection gave."""
+    """A tokenizer replica. Methods raise the ``ServiceError`` of the tokenizer or of the connection."""
 
     def __init__(self, channel: grpc.aio.Channel, timeout: float) -> None:
         self._stub = tokenizer_pb2_grpc.TokenizerStub(channel)
@@ -23,13 +23,13 @@ class TokenizerClient:
         self._calls = UnaryCalls("tokenizer")
 
     async def info(self) -> TokenizerInfo:
-        """The loaded tokenizer."""
+        """The description of the loaded tokenizer."""
         call = self._stub.GetInfo(tokenizer_pb2.TokenizerInfoRequest(), timeout=INFO_SECONDS)
         info = await answer(call, "tokenizer")
         return TokenizerInfo(
             template_version=info.template_version,
-            shows_tools=info.capabilities.tools,
-            knows_thinking=info.capabilities.thinking,
+            template_supports_tools=info.capabilities.tools,
+            template_supports_thinking=info.capabilities.thinking,
             tool_parser=info.tool_parser,
             reasoning_parser=info.reasoning_parser,
             reasoning_tags=tuple((tags.reasoning_parser, _reasoning_tags(tags)) for tags in info.reasoning_tags),
@@ -46,7 +46,7 @@ class TokenizerClient:
         request_id: str,
         max_tokens: int,
     ) -> Prompt:
-        """The conversation as a prompt, and the steps of a script; one of more than ``max_tokens`` is refused."""
+        """Render a conversation, and tokenise the steps of a script. A prompt beyond ``max_tokens`` is refused."""
         message = tokenizer_pb2.RenderRequest(
             request_id=request_id,
             messages=[_chat_message(turn) for turn in conversation.messages],
@@ -70,30 +70,30 @@ class TokenizerClient:
         )
 
     async def tokenize(self, text: str) -> Sequence[int]:
-        """A text as a prompt, with the tokens that begin one. Special tokens in it are plain text."""
+        """Tokenise a prompt, with the special tokens that start one. Special tokens in the text are plain text."""
         (token_ids,) = await self._tokenize(
             tokenizer_pb2.TokenizeRequest(inputs=[tokenizer_pb2.TokenizeInput(text=text)], add_special_tokens=True)
         )
         return token_ids
 
     async def tokenize_script(self, steps: Sequence[str | bytes]) -> Sequence[Sequence[int]]:
-        """The tokens of each step by itself. The spelling of a special token is that token."""
+        """Tokenise each step on its own. The text of a special token becomes that token."""
         return await self._tokenize(tokenizer_pb2.TokenizeRequest(inputs=map(_step, steps), parse_special_tokens=True))
 
     async def _tokenize(self, message: tokenizer_pb2.TokenizeRequest) -> list[Sequence[int]]:
         found = await self._calls.answer(self._stub.Tokenize(message, timeout=self._timeout))
         return [output.token_ids for output in found.outputs]
 
-    async def give_up(self) -> None:
-        """End what runs, with ``PeerLost``."""
-        self._calls.give_up()
+    async def abort_all(self) -> None:
+        """End all calls in flight with ``PeerLost``."""
+        self._calls.abort_all()
 
     async def close(self) -> None:
         """Nothing is held between calls."""
 
 
 def _step(step: str | bytes) -> tokenizer_pb2.TokenizeInput:
-    """Texts go as bytes, so that no vocabulary puts a space before them."""
+    """Texts are sent as bytes, so that no tokenizer puts a space before them."""
     return tokenizer_pb2.TokenizeInput(raw=step.encode() if isinstance(step, str) else step)
 
 

@@ -1,4 +1,4 @@
-"""Declared tools, which templates show and parsers look for."""
+"""Declared tools on the wire, for the tokenizer's templates and the detokenizer's parsers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from protos.v1 import common_pb2
 
 
 def tool_definitions(tools: Sequence[Tool]) -> list[common_pb2.ToolDefinition]:
-    """As they stand in requests to services."""
+    """The tools as protobuf messages."""
     return [
         common_pb2.ToolDefinition(
             name=tool.name, description=tool.description, parameters_json=tool.parameters_json, strict=tool.strict

@@ -1,4 +1,4 @@
-"""Calls with one answer."""
+"""Unary gRPC calls."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from svclib.errors import PeerLost
 from svclib.status import from_rpc_error
 
 INFO_SECONDS: Final = 5.0
-"""Longest time for a service to describe itself."""
+"""Deadline for a service's description."""
 LOADS_SECONDS: Final = 0.5
-"""Longest time for an engine to tell its load; somebody who reads ``/metrics`` waits for it."""
+"""Deadline for an engine's load; a scrape of ``/metrics`` waits for it."""
 
 AnswerT = TypeVar("AnswerT", bound=Message)
 
 
 async def answer(call: Awaitable[AnswerT], peer: str) -> AnswerT:
-    """What the peer says. Raises the ``ServiceError`` that it or the connection gave."""
+    """The peer's response. Raises the ``ServiceError`` of the peer or of the connection."""
     try:
         return await call
     except grpc.aio.AioRpcError as error:
@@ -29,14 +29,14 @@ async def answer(call: Awaitable[AnswerT], peer: str) -> AnswerT:
 
 
 class UnaryCalls:
-    """The calls of one client to ``peer``, which can be given up together."""
+    """The calls of one client to ``peer``, which can be aborted together."""
 
     def __init__(self, peer: str) -> None:
         self._peer = peer
         self._running: set[grpc.aio.UnaryUnaryCall[Any, Any]] = set()
 
     async def answer(self, call: grpc.aio.UnaryUnaryCall[Any, AnswerT]) -> AnswerT:
-        """What the peer says. Raises the ``ServiceError`` that it or the connection gave, ``PeerLost`` if given up."""
+        """The peer's response. Raises the ``ServiceError`` of the peer or the connection, ``PeerLost`` if aborted."""
         self._running.add(call)
         try:
             return await answer(call, self._peer)
@@ -48,8 +48,8 @@ class UnaryCalls:
         finally:
             self._running.discard(call)
 
-    def give_up(self) -> None:
-        """End the running calls with ``PeerLost``."""
+    def abort_all(self) -> None:
+        """End all calls in flight with ``PeerLost``."""
         running, self._running = self._running, set()
         for call in running:
             call.cancel()

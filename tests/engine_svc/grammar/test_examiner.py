@@ -15,7 +15,7 @@ import pytest
 
 from engine_svc.constraint import Constraint
 from engine_svc.grammar.compiler import MAX_SLOW, GrammarCompiler
-from engine_svc.grammar.examiner import Examiner, Patience, TooMuch
+from engine_svc.grammar.examiner import Examiner, ProbePolicy, TooMuch
 from engine_svc.grammar.limits import CompileLimits
 from engine_svc.grammar.panics import Panic
 from engine_svc.grammar.token_bytes import TokenBytes, simulated_tokens
@@ -24,7 +24,7 @@ from engine_svc.request import Request, SamplingParams
 from svclib.errors import InvalidRequest, Overloaded, Unavailable
 from tests.engine_svc.grammar.given import choice, schema
 
-PATIENCE = Patience(60.0, 60.0)
+PROBE_POLICY = ProbePolicy(60.0, 60.0)
 MIB = 2**20
 
 ENDLESS: dict[str, Any] = {
@@ -114,63 +114,63 @@ def test_what_was_compiled_is_not_compiled_again() -> None:
 
 
 def test_a_child_says_how_much_memory_a_grammar_takes(examiner: Examiner) -> None:
-    small = examiner.examine(schema({"type": "null"}), PATIENCE)
-    large = examiner.examine(schema({"properties": {f"p{n}": {"type": "string"} for n in range(1000)}}), PATIENCE)
+    small = examiner.examine(schema({"type": "null"}), PROBE_POLICY)
+    large = examiner.examine(schema({"properties": {f"p{n}": {"type": "string"} for n in range(1000)}}), PROBE_POLICY)
     assert 0 < small.num_bytes < MIB < large.num_bytes < 64 * MIB
 
 
 def test_processor_time_is_limited(examiner: Examiner) -> None:
-    examiner.examine(choice("a"), PATIENCE)
+    examiner.examine(choice("a"), PROBE_POLICY)
     started = time.monotonic()
     with pytest.raises(TooMuch):
-        examiner.examine(endless(0), Patience(60.0, 0.2))
+        examiner.examine(endless(0), ProbePolicy(60.0, 0.2))
     assert time.monotonic() - started < 30
 
 
 def test_memory_is_limited() -> None:
     tight = Examiner(simulated_tokens(), memory_bytes=16 * MIB)
     with pytest.raises(TooMuch):
-        tight.examine(schema({"type": "integer", "multipleOf": 999_983}), PATIENCE)
-    assert tight.examine(choice("a"), PATIENCE).grammar
+        tight.examine(schema({"type": "integer", "multipleOf": 999_983}), PROBE_POLICY)
+    assert tight.examine(choice("a"), PROBE_POLICY).grammar
     tight.close()
 
 
 def test_an_answer_that_took_most_of_its_time_leaves_all_of_it_to_the_next(examiner: Examiner) -> None:
     for number in range(20):
-        patience = Patience(60.0, 0.5)
+        patience = ProbePolicy(60.0, 0.5)
         examiner.examine(schema({"enum": [f"{number} {word}" for word in range(1500)]}), patience)
 
 
 def test_faults_come_back_as_they_are(examiner: Examiner) -> None:
     with pytest.raises(InvalidRequest, match="unclosed") as caught:
-        examiner.examine(Constraint("grammar", 'start: %json {"pattern": "[", "type": "string"}'), PATIENCE)
+        examiner.examine(Constraint("grammar", 'start: %json {"pattern": "[", "type": "string"}'), PROBE_POLICY)
     assert caught.value.param == "grammar.json[0]"
 
 
 def test_a_closed_one_answers_no_more(examiner: Examiner) -> None:
-    examiner.examine(choice("a"), PATIENCE)
+    examiner.examine(choice("a"), PROBE_POLICY)
     examiner.close()
     with pytest.raises(Unavailable):
-        examiner.examine(choice("a"), PATIENCE)
+        examiner.examine(choice("a"), PROBE_POLICY)
 
 
 def test_a_child_that_cannot_start_is_no_fault_of_the_constraint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine_svc.grammar.examiner.write_tokens", lambda _tokens, path: path.write_text("{}"))
     broken = Examiner(simulated_tokens(), memory_bytes=64 * MIB)
     with pytest.raises(Unavailable):
-        broken.examine(choice("a"), PATIENCE)
+        broken.examine(choice("a"), PROBE_POLICY)
     broken.close()
 
 
 def test_a_panic_in_a_child_is_a_panic(examiner: Examiner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(examiner, "_ask", lambda *_: json.dumps({"panic": "index out of bounds"}))
     with pytest.raises(Panic, match="index"):
-        examiner.examine(choice("a"), PATIENCE)
+        examiner.examine(choice("a"), PROBE_POLICY)
 
 
 def test_children_and_their_files_go_with_the_examiner() -> None:
     examiner = Examiner(simulated_tokens(), memory_bytes=64 * MIB)
-    examiner.examine(choice("a"), PATIENCE)
+    examiner.examine(choice("a"), PROBE_POLICY)
     mine = [child for child in psutil.Process().children() if "engine_svc.grammar.child" in child.cmdline()]
     tokens = [Path(child.cmdline()[-2]) for child in mine]
     assert all(path.is_file() for path in tokens)

@@ -1,4 +1,4 @@
-"""What happens to every request: its id, its error body, its log line."""
+"""Middleware: request id, error body, log line, body size limit."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.gateway.running import Stack
 
 
 @pytest.mark.parametrize("given", ["mine-1", "a" * 128, "A.b_c:d/e+f=g@h-1"])
-def test_a_sane_request_id_comes_back(shared: Stack, given: str) -> None:
+def test_valid_request_id_is_returned(shared: Stack, given: str) -> None:
     assert httpx2.get(f"{shared.url}/health", headers={"x-request-id": given}).headers["x-request-id"] == given
 
 
 @pytest.mark.parametrize("given", ["", "a b", "a" * 129, "a\tb", "<script>", 'a"b', "a,b", "ü".encode()])
-def test_another_one_is_replaced(shared: Stack, given: Any) -> None:
+def test_invalid_request_id_is_replaced(shared: Stack, given: Any) -> None:
     answer = httpx2.get(f"{shared.url}/health", headers={"x-request-id": given})
     assert answer.headers["x-request-id"].startswith("req_")
 
@@ -55,7 +55,7 @@ def test_wrong_routes(shared: Stack, method: str, path: str, status: int, code: 
 
 
 class App:
-    """An application that does what a test says, behind one middleware after the other."""
+    """An application that runs a function of the test, in all middleware."""
 
     def __init__(self, run: Any) -> None:
         self.run = run
@@ -97,7 +97,7 @@ async def reading(receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": b"ok"})
 
 
-async def test_an_error_that_is_meant_for_callers() -> None:
+async def test_service_error_is_answered() -> None:
     app = App(raising(Overloaded("full", retry_after=2.0)))
     start, body = await app.ask()
     assert start["status"] == 503
@@ -106,7 +106,7 @@ async def test_an_error_that_is_meant_for_callers() -> None:
     assert app.count(503, "overloaded") == 1
 
 
-async def test_any_other_error_is_logged_and_hidden() -> None:
+async def test_other_errors_are_logged_and_hidden() -> None:
     app = App(raising(RuntimeError("secret of the house")))
     with structlog.testing.capture_logs() as lines:
         start, body = await app.ask()
@@ -116,13 +116,13 @@ async def test_any_other_error_is_logged_and_hidden() -> None:
     assert lines[1]["status"] == 500
 
 
-async def test_nobody_is_there_to_be_answered() -> None:
+async def test_client_gone_is_not_answered() -> None:
     app = App(raising(ClientGone()))
     assert await app.ask() == []
     assert app.count(CLIENT_CLOSED, "client_gone") == 1
 
 
-async def test_an_error_after_the_status_line_goes_to_the_server() -> None:
+async def test_error_after_the_status_line_is_raised() -> None:
     async def run(receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         raise RuntimeError("too late")
@@ -140,7 +140,7 @@ async def test_bodies_at_the_limit_and_one_above() -> None:
     assert start["status"] == 413
 
 
-async def test_a_declared_size_is_believed() -> None:
+async def test_declared_size_is_checked() -> None:
     start, _ = await App(reading).ask(headers=((b"content-length", b"10"),))
     assert start["status"] == 200
     app = App(raising(PayloadTooLarge("never reached")))

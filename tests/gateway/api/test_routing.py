@@ -1,4 +1,4 @@
-"""Which routes there are, what is said where there is none, and that whatever can be got can be asked for with HEAD."""
+"""Routes: 404 and 405 errors, and HEAD wherever GET is allowed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def ask(stack: Stack, method: str, path: str) -> httpx2.Response:
     "path", ["/health", "/ready", "/version", "/metrics", "/v1/models", "/v1/models/", "/v1/models/simulated",
              "/v1/models/org/sim", "/v1/models/none", "/nowhere"],
 )  # fmt: skip
-def test_head_is_get_without_a_body(shared: Stack, path: str) -> None:
+def test_head_matches_get(shared: Stack, path: str) -> None:
     got, head = ask(shared, "GET", path), ask(shared, "HEAD", path)
     assert head.status_code == got.status_code
     assert head.content == b""
@@ -29,7 +29,7 @@ def test_head_is_get_without_a_body(shared: Stack, path: str) -> None:
     assert int(head.headers["content-length"]) > 0
 
 
-def test_every_route_that_can_be_got(shared: Stack) -> None:
+def test_head_is_allowed_for_every_get_route(shared: Stack) -> None:
     with httpx2.Client(base_url=shared.url) as client:
         listed = client.get("/nowhere").json()["error"]["message"].partition("routes: ")[2].split(", ")
         got = [route.removeprefix("GET ") for route in listed if route.startswith("GET ")]
@@ -43,7 +43,7 @@ def test_every_route_that_can_be_got(shared: Stack) -> None:
     [("GET", "/v1/x"), ("POST", "/chat/completions"), ("DELETE", "/"), ("POST", "/v1/v1/chat/completions"),
      ("POST", f"{CHAT}/"), ("HEAD", "/none")],
 )  # fmt: skip
-def test_a_path_that_is_none_is_named_and_so_are_the_routes(shared: Stack, method: str, path: str) -> None:
+def test_404_names_the_path_and_the_routes(shared: Stack, method: str, path: str) -> None:
     answer = ask(shared, method, path)
     assert answer.status_code == 404
     if method == "HEAD":
@@ -64,7 +64,7 @@ def test_a_path_that_is_none_is_named_and_so_are_the_routes(shared: Stack, metho
 
 
 @pytest.mark.parametrize("path", ["/" + "x" * 5000, "/" + "é" * 3000, "/%00%0a" * 200])
-def test_a_long_path_is_shown_in_part(shared: Stack, path: str) -> None:
+def test_long_path_is_shortened(shared: Stack, path: str) -> None:
     answer = ask(shared, "GET", path)
     assert answer.status_code == 404
     assert f"POST {CHAT}" in answer.json()["error"]["message"]
@@ -77,7 +77,7 @@ def test_a_long_path_is_shown_in_part(shared: Stack, path: str) -> None:
      ("PUT", "/health", {"GET", "HEAD"}), ("PATCH", "/v1/models/simulated", {"GET", "HEAD"}),
      ("OPTIONS", CHAT, {"POST"})],
 )  # fmt: skip
-def test_a_method_that_is_not_allowed(shared: Stack, method: str, path: str, allowed: set[str]) -> None:
+def test_405_names_the_allowed_methods(shared: Stack, method: str, path: str, allowed: set[str]) -> None:
     answer = ask(shared, method, path)
     assert answer.status_code == 405
     assert {each.strip() for each in answer.headers["allow"].split(",")} == allowed
@@ -87,5 +87,5 @@ def test_a_method_that_is_not_allowed(shared: Stack, method: str, path: str, all
         assert all(each in message for each in allowed)
 
 
-def test_a_slash_behind_the_models_changes_nothing(shared: Stack) -> None:
+def test_models_with_a_trailing_slash(shared: Stack) -> None:
     assert ask(shared, "GET", "/v1/models/").json() == ask(shared, "GET", "/v1/models").json()

@@ -1,4 +1,4 @@
-"""An endpoint of one file and one line has all that the others have: limits, errors, streams, the client's leaving."""
+"""An endpoint in one file has all that the others have: limits, errors, streams, disconnects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def echo(stack: Stack, **fields: Any) -> httpx2.Response:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_it_echoes(stream: bool) -> None:
+async def test_echo(stream: bool) -> None:
     async with toy() as stack:
         answer = await echo(stack, text="Grüße, 你好", stream=stream)
         assert (answer.status_code, answer.text) == (200, "Grüße, 你好")
@@ -57,7 +57,7 @@ async def test_a_prompt_beyond_the_context() -> None:
         assert (answer.status_code, error["param"], error["code"]) == (400, "text", "context_length_exceeded")
 
 
-async def test_a_client_that_leaves() -> None:
+async def test_client_disconnect_cancels_the_request() -> None:
     running = asyncio.Event()
 
     async def forever(call: GenerateCall) -> None:

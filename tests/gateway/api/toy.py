@@ -1,4 +1,4 @@
-"""The endpoint that docs/adding-an-endpoint.md makes: ``POST /v1/echo`` says what it is given, as plain text."""
+"""The endpoint of docs/adding-an-endpoint.md: ``POST /v1/echo`` returns its input as plain text."""
 
 from __future__ import annotations
 

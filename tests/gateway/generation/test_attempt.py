@@ -1,4 +1,4 @@
-"""One engine and one detokenizer that a test plays, and what an attempt makes of what they say."""
+"""An attempt between a fake engine and a fake detokenizer."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from gateway.generation.attempt import Attempt, Plan
+from gateway.generation.attempt import Attempt
 from gateway.generation.events import Chunk, ContentDelta, Event, Finish, Formatted, GenerateEvent, Head, Output, Signal
+from gateway.generation.plan import Plan
 from gateway.generation.prompt import Prompt, ReasoningState
 from gateway.generation.record import RequestRecord
 from gateway.generation.request import Sampling
@@ -24,7 +25,7 @@ from tests.gateway.generation.test_model import model
 
 @dataclass(eq=False)
 class FakeStream:
-    """A stream that says what a test puts into it, one item for each ``take``."""
+    """A stream with the items of a test, one for each ``take``."""
 
     waiting: deque[Any] = field(default_factory=deque)
     error: ServiceError | None = None
@@ -72,7 +73,7 @@ class FakeStream:
 
 
 class FakeReplicas:
-    """One replica; the streams it gives are ``made``."""
+    """One replica; ``made`` are the streams that it returned."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -97,18 +98,18 @@ class FakeReplicas:
 
 
 class Played:
-    """An attempt, and who plays its services."""
+    """An attempt and its fake services."""
 
     def __init__(self, n: int) -> None:
         self.record = RequestRecord("r")
-        self.record.expect(n)
+        self.record.begin(n)
         self.engines, self.detokenizers = FakeReplicas("e:1"), FakeReplicas("d:1")
         tokenizers: Any = None
         served = ServedModel(model(), tokenizers, self.engines, self.detokenizers)
         work = GenerateInput(Prompt([1], [2], ReasoningState.CLOSED), Sampling(), n)
         self.plan = Plan(work, FormatInput(), Opening("r"), lambda error: InvalidRequest(f"said: {error.message}"))
         self.steps: list[float | None] = []
-        self.attempt = Attempt(served, self.plan, self.record, self.steps.append, avoid={"e:9"})
+        self.attempt = Attempt(served, self.plan, self.record, self.steps.append)
         self.given_up: list[ServiceError] = []
 
     @property
@@ -140,10 +141,10 @@ def formatted(text: str, finish: Finish | None = None) -> Formatted:
 DONE = Finish("stop", 3, 0)
 
 
-async def test_tokens_go_in_and_text_comes_out() -> None:
+async def test_tokens_are_sent_and_text_is_yielded() -> None:
     async with playing() as (played, batches):
         played.engine.say(GenerateEvent([], Head(5, 2, 7), None))
-        assert await anext(batches) == [Signal.BEGUN]
+        assert await anext(batches) == [Signal.STARTED]
         played.engine.say(generated(3, 4))
         reading = asyncio.create_task(anext(batches))
         for _ in range(3):
@@ -152,27 +153,28 @@ async def test_tokens_go_in_and_text_comes_out() -> None:
         played.formatting().say(formatted("hé"))
         assert await reading == [Output(0, formatted("hé"))]
         (choice,) = played.attempt.choices
-        assert (list(choice.token_ids), choice.chars_sent, choice.is_generated) == ([3, 4], 2, False)
+        assert (choice.is_generated, choice.is_finished) == (False, False)
         played.engine.say(generated(5, finish="stop"), end=True)
         played.formatting().say(formatted("", DONE), end=True)
         assert await anext(batches) == [Output(0, formatted("", DONE))]
-        assert (list(choice.token_ids), choice.is_generated, choice.is_finished) == ([3, 4, 5], True, True)
+        assert [list(chunk.token_ids) for chunk in played.formatting().sent] == [[3, 4], [5]]
+        assert (choice.is_generated, choice.is_finished) == (True, True)
         with pytest.raises(StopAsyncIteration):
             await anext(batches)
         assert played.record.replicas == {"engine": "e:1", "detokenizer": "d:1"}
-        assert played.engines.avoided == played.detokenizers.avoided == [{"e:9"}]
+        assert played.engines.avoided == played.detokenizers.avoided == [frozenset()]
         assert len(played.steps) == 2
 
 
-async def test_a_batch_is_all_that_waits() -> None:
+async def test_batch_has_everything_that_waits() -> None:
     async with playing(n=2) as (played, batches):
         played.engine.say(GenerateEvent([], Head(5, 2, 7), None))
         played.formatting(0).say(formatted("a"))
         played.formatting(1).say(formatted("b"))
-        assert await anext(batches) == [Signal.BEGUN, Output(0, formatted("a")), Output(1, formatted("b"))]
+        assert await anext(batches) == [Signal.STARTED, Output(0, formatted("a")), Output(1, formatted("b"))]
 
 
-async def test_nothing_is_handed_on_while_nobody_reads() -> None:
+async def test_nothing_is_passed_on_without_a_reader() -> None:
     async with playing() as (played, batches):
         played.engine.say(GenerateEvent([], Head(5, 2, 7), None))
         await anext(batches)
@@ -183,7 +185,7 @@ async def test_nothing_is_handed_on_while_nobody_reads() -> None:
         assert len(played.engine.waiting) == 1
 
 
-async def test_others_have_their_turn_between_two_portions() -> None:
+async def test_other_tasks_run_between_batches() -> None:
     async with playing() as (played, batches):
         played.engine.say(*(generated(number) for number in range(50)))
         played.formatting().say(*(formatted("x") for _ in range(50)))
@@ -205,7 +207,7 @@ async def test_others_have_their_turn_between_two_portions() -> None:
         assert turns >= 49
 
 
-async def test_the_engine_is_told_of_a_choice_that_ended_early() -> None:
+async def test_early_finish_stops_the_choice_in_the_engine() -> None:
     async with playing(n=2) as (played, batches):
         played.formatting(1).say(formatted("", DONE), end=True)
         assert await anext(batches) == [Output(1, formatted("", DONE))]
@@ -214,7 +216,7 @@ async def test_the_engine_is_told_of_a_choice_that_ended_early() -> None:
 
 
 @pytest.mark.parametrize("service", ["engine", "detokenizer"])
-async def test_what_came_before_an_error_is_given_before_it(service: str) -> None:
+async def test_output_before_an_error_is_yielded_first(service: str) -> None:
     async with playing() as (played, batches):
         played.formatting().say(formatted("a"))
         lost = PeerLost("gone")
@@ -224,7 +226,7 @@ async def test_what_came_before_an_error_is_given_before_it(service: str) -> Non
             await anext(batches)
 
 
-async def test_portions_behind_an_error_of_the_other_are_given() -> None:
+async def test_output_of_one_service_is_yielded_before_the_error_of_the_other() -> None:
     async with playing() as (played, batches):
         played.formatting().say(formatted("a"), formatted("b"), formatted("c"))
         played.engine.say(error=PeerLost("gone"))
@@ -235,14 +237,14 @@ async def test_portions_behind_an_error_of_the_other_are_given() -> None:
         assert said == [[Output(0, formatted(text))] for text in "abc"]
 
 
-async def test_an_error_after_the_last_choice_is_none() -> None:
+async def test_error_after_the_last_choice_is_ignored() -> None:
     async with playing() as (played, batches):
         played.formatting().say(formatted("", DONE), end=True)
         played.engine.say(error=PeerLost("gone"))
         assert [batch async for batch in batches] == [[Output(0, formatted("", DONE))]]
 
 
-async def test_a_refusal_is_said_in_the_client_s_words() -> None:
+async def test_engine_error_is_explained() -> None:
     async with playing() as (played, batches):
         played.engine.say(error=InvalidRequest("no", param="x"))
         with pytest.raises(InvalidRequest, match="said: no"):
@@ -250,7 +252,7 @@ async def test_a_refusal_is_said_in_the_client_s_words() -> None:
 
 
 @pytest.mark.parametrize("service", ["engine", "detokenizer"])
-async def test_a_service_that_stops_without_a_word(service: str) -> None:
+async def test_stream_end_without_a_finish_reason_is_an_error(service: str) -> None:
     async with playing() as (played, batches):
         (played.engine if service == "engine" else played.formatting()).say(end=True)
         with pytest.raises(InternalError):
@@ -264,7 +266,7 @@ async def test_pings() -> None:
         assert Output(0, formatted("", DONE)) in await anext(batches)
 
 
-async def test_leaving_early_tells_both() -> None:
+async def test_leaving_early_cancels_both_services() -> None:
     async with playing(n=3) as (played, batches):
         played.engine.say(GenerateEvent([], Head(5, 2, 7), None))
         await anext(batches)

@@ -1,4 +1,4 @@
-"""The grammars say what they should, as the engine's own compiler reads them."""
+"""Grammars of tool calls, checked with the engine's own grammar compiler."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gateway.policy.limits import MAX_TOOL_CALLS
 
 HERMES = CallSyntax("<tool_call>", '\n{"name": "', '", "arguments": ', "}\n</tool_call>", "\n")
 AWKWARD = CallSyntax("[/tool\n\t.*+]", ' "\\|é\n', '"/\\', "\t]\\", "|\n")
-"""Of every character that means something in a grammar or a regular expression."""
+"""With the metacharacters of grammars and regular expressions."""
 
 CITY = Tool(
     "get_weather",
@@ -41,7 +41,7 @@ BYTES = lru_cache(LLTokenizer)("byte")
 
 
 def matches(grammar: str, text: str | list[int], vocabulary: LLTokenizer | None = None) -> bool:
-    """Whether the whole text is one that the grammar describes."""
+    """Whether the grammar accepts the whole text."""
     matcher = LLMatcher(vocabulary or BYTES, LLMatcher.grammar_from_lark(grammar))
     assert not matcher.is_error(), matcher.get_error()
     tokens = BYTES.tokenize_str(text) if isinstance(text, str) else text
@@ -81,7 +81,7 @@ def test_only_calls(text: str, several: bool, one: bool) -> None:
     assert matches(CallGrammar(HERMES, TOOLS, several=False).only_calls(), text) == one
 
 
-def test_no_more_calls_than_can_be_sent_back() -> None:
+def test_number_of_calls_is_limited() -> None:
     grammar = CallGrammar(HERMES, TOOLS, several=True).only_calls()
     assert matches(grammar, "\n".join([OTHER] * MAX_TOOL_CALLS))
     assert not matches(grammar, "\n".join([OTHER] * (MAX_TOOL_CALLS + 1)))
@@ -141,7 +141,7 @@ def test_calls_or_json(text: str, any_object: bool, an_integer: bool) -> None:
         ('{"description": "a ::= b \\n start: \\" é", "type": "object"}', "{}", "null"),
     ],
 )  # fmt: skip
-def test_arguments_are_an_object_of_the_tools_schema(parameters: str | None, good: str, bad: str) -> None:
+def test_arguments_follow_the_tools_schema(parameters: str | None, good: str, bad: str) -> None:
     grammar = CallGrammar(HERMES, [Tool("f", parameters_json=parameters)], several=False).only_calls()
     assert matches(grammar, call("f", good))
     assert not matches(grammar, call("f", bad))
@@ -163,7 +163,7 @@ def test_any_format_and_any_name(name: str, other: str, opening: str, middle: st
     assert not matches(grammar.calls_in_text(), text + call(f"{name}y{other}", {}, syntax))
 
 
-def test_what_means_something_in_a_grammar() -> None:
+def test_grammar_metacharacters_are_escaped() -> None:
     grammar = CallGrammar(AWKWARD, TOOLS, several=True)
     made = call("ping", {}, AWKWARD)
     assert matches(grammar.only_calls(), f"{made}{AWKWARD.separator}{made}")
@@ -171,7 +171,7 @@ def test_what_means_something_in_a_grammar() -> None:
     assert not matches(grammar.calls_in_text(), f"{made[:-1]} /")
 
 
-def test_one_tool_of_many() -> None:
+def test_128_tools() -> None:
     many = [replace(CITY, name=f"f{number}") for number in range(128)]
     grammar = CallGrammar(HERMES, many, several=False).only_calls()
     assert matches(grammar, call("f127", {"city": ""}))
@@ -184,14 +184,14 @@ SPECIAL = replace(HERMES, special_tokens=(("<tool_call>", OPENING), ("</tool_cal
 
 @lru_cache
 def with_special_tokens() -> LLTokenizer:
-    """A token for each byte, the tags as special tokens, and another one."""
+    """A token for each byte, and three special tokens, two of them the tags."""
     spelled = {value: bytes([value]) for value in range(256)}
     special = {OPENING: b"<tool_call>", CLOSING: b"</tool_call>", OTHER_SPECIAL: b"<|x|>"}
     return vocabulary_of(TokenBytes.of(spelled | special, frozenset(special)), 259).compiled
 
 
 def tokens(text: str, *, as_tags: bool) -> list[int]:
-    """Tags as special tokens, or spelled out."""
+    """Tags as special tokens, or as bytes."""
     pieces = re.split("(</?tool_call>)", text)
     ids = {"<tool_call>": [OPENING], "</tool_call>": [CLOSING]} if as_tags else {}
     return [token_id for piece in pieces for token_id in ids.get(piece, list(piece.encode()))]
@@ -201,7 +201,7 @@ BARE = call("get_weather", {"city": "Paris"})
 
 
 @pytest.mark.parametrize("text", [BARE, f"{BARE}\n{OTHER}"])
-def test_tags_that_are_special_tokens_are_forced_as_such(text: str) -> None:
+def test_special_token_tags_are_forced_as_tokens(text: str) -> None:
     grammar = CallGrammar(SPECIAL, TOOLS, several=True).only_calls()
     assert matches(grammar, tokens(text, as_tags=True), with_special_tokens())
     assert not matches(grammar, tokens(text, as_tags=False), with_special_tokens())
@@ -219,7 +219,7 @@ def test_tags_that_are_special_tokens_are_forced_as_such(text: str) -> None:
         ("<tool_call>", False),
     ],
 )
-def test_in_text_tags_begin_a_call_however_they_are_written(text: str, is_good: bool) -> None:
+def test_tags_in_text_open_a_call_as_tokens_or_text(text: str, is_good: bool) -> None:
     grammar = CallGrammar(SPECIAL, TOOLS, several=True).calls_in_text()
     assert matches(grammar, tokens(text, as_tags=True), with_special_tokens()) == is_good
     spelled = [
@@ -228,6 +228,6 @@ def test_in_text_tags_begin_a_call_however_they_are_written(text: str, is_good: 
     assert matches(grammar, spelled, with_special_tokens()) == is_good
 
 
-def test_other_special_tokens_are_no_text() -> None:
+def test_other_special_tokens_are_not_allowed() -> None:
     grammar = CallGrammar(SPECIAL, TOOLS, several=True).calls_in_text()
     assert not matches(grammar, [*b"a", OTHER_SPECIAL], with_special_tokens())

@@ -1,4 +1,4 @@
-"""What of a constraint goes over the wires, and what comes back when it is not possible."""
+"""Constraints on the wire, and the errors of services about them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ASKED: list[tuple[dict[str, Any], str]] = [
 
 
 async def sent(**fields: Any) -> engine_pb2.GenerateRequest:
-    """What the engine is asked."""
+    """The request that the engine gets."""
     engine = ScriptedEngine()
     async with scripted_stack(engine) as stack:
         response = await stack.chat(**fields)
@@ -48,19 +48,19 @@ async def test_no_constraint() -> None:
     assert not call.reasoning_end_token_ids
 
 
-async def test_any_object() -> None:
+async def test_json_object() -> None:
     call = await sent(response_format=JSON_OBJECT)
     assert call.sampling_params.WhichOneof("constraint") == "json_object"
     assert call.sampling_params.json_object
 
 
-async def test_a_schema() -> None:
+async def test_json_schema() -> None:
     call = await sent(response_format=JSON_SCHEMA, n=3)
     assert json.loads(call.sampling_params.json_schema) == SCHEMA
     assert call.sampling_params.n == 3
 
 
-async def test_calls_are_written_in_the_format_of_the_parser() -> None:
+async def test_calls_use_the_format_of_the_parser() -> None:
     call = await sent(tools=[F, G], tool_choice="required")
     assert call.sampling_params.grammar.splitlines()[:3] == [
         "start: calls",
@@ -69,7 +69,7 @@ async def test_calls_are_written_in_the_format_of_the_parser() -> None:
     ]
 
 
-async def test_tags_that_are_special_tokens_are_named_by_their_id() -> None:
+async def test_special_token_tags_are_sent_by_id() -> None:
     engine, detokenizer = ScriptedEngine(), ScriptedDetokenizer()
     detokenizer.info.call_syntaxes[0].special_token_ids["<call>"] = 17
     async with scripted_stack(engine, detokenizer) as stack:
@@ -85,7 +85,7 @@ async def test_tags_that_are_special_tokens_are_named_by_their_id() -> None:
         (common_pb2.REASONING_STATE_CLOSED, False),
     ],
 )
-async def test_thinking_is_left_free(rendered: common_pb2.ReasoningState.ValueType, sees_tags: bool) -> None:
+async def test_reasoning_is_not_constrained(rendered: common_pb2.ReasoningState.ValueType, sees_tags: bool) -> None:
     engine, tokenizer = ScriptedEngine(), ScriptedTokenizer()
     tokenizer.reasoning_state = rendered
     tokenizer.info.capabilities.thinking = True
@@ -97,7 +97,7 @@ async def test_thinking_is_left_free(rendered: common_pb2.ReasoningState.ValueTy
     assert list(call.reasoning_end_token_ids) == (list(b"</t>") if sees_tags else [])
 
 
-async def test_without_a_parser_nothing_is_thinking() -> None:
+async def test_no_reasoning_without_a_parser() -> None:
     engine = ScriptedEngine()
     async with scripted_stack(engine, reasoning_parser="none") as stack:
         await stack.chat(response_format=JSON_OBJECT)
@@ -105,7 +105,7 @@ async def test_without_a_parser_nothing_is_thinking() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "named", "behind_thinking"),
+    ("fields", "named", "after_reasoning"),
     [
         ({"tools": [F, G]}, "", False),
         ({"tools": [F, G], "tool_choice": "required"}, "", True),
@@ -114,18 +114,16 @@ async def test_without_a_parser_nothing_is_thinking() -> None:
         ({"response_format": JSON_OBJECT}, "", True),
     ],
 )
-async def test_the_detokenizer_is_told_of_forced_calls(
-    fields: dict[str, Any], named: str, behind_thinking: bool
-) -> None:
+async def test_detokenizer_gets_forced_calls(fields: dict[str, Any], named: str, after_reasoning: bool) -> None:
     detokenizer = ScriptedDetokenizer()
     async with scripted_stack(detokenizer=detokenizer) as stack:
         await stack.chat(**fields)
     (call,) = detokenizer.calls
-    assert (call.named_function, call.calls_behind_thinking) == (named, behind_thinking)
+    assert (call.named_function, call.calls_behind_thinking) == (named, after_reasoning)
 
 
 @pytest.mark.parametrize(("fields", "param"), ASKED, ids=lambda value: str(value)[:50])
-async def test_what_the_engine_refuses_is_the_clients_field(fields: dict[str, Any], param: str) -> None:
+async def test_engine_error_about_a_constraint_names_the_client_field(fields: dict[str, Any], param: str) -> None:
     async def refuse(call: GenerateCall) -> None:
         raise InvalidRequest("no such thing", param=call.request.sampling_params.WhichOneof("constraint"))
 
@@ -138,7 +136,7 @@ async def test_what_the_engine_refuses_is_the_clients_field(fields: dict[str, An
 
 
 @pytest.mark.parametrize(("fields", "param"), ASKED, ids=lambda value: str(value)[:50])
-async def test_an_engine_that_cannot_constrain(fields: dict[str, Any], param: str) -> None:
+async def test_engine_without_constraints(fields: dict[str, Any], param: str) -> None:
     engine = ScriptedEngine()
     engine.info.supports_constraints = False
     async with scripted_stack(engine) as stack:
@@ -149,7 +147,7 @@ async def test_an_engine_that_cannot_constrain(fields: dict[str, Any], param: st
 
 
 @pytest.mark.parametrize(("fields", "param"), ASKED, ids=lambda value: str(value)[:50])
-async def test_a_format_that_nobody_can_write(fields: dict[str, Any], param: str) -> None:
+async def test_format_without_a_call_syntax(fields: dict[str, Any], param: str) -> None:
     detokenizer = ScriptedDetokenizer()
     del detokenizer.info.call_syntaxes[:]
     async with scripted_stack(detokenizer=detokenizer) as stack:
@@ -161,7 +159,7 @@ async def test_a_format_that_nobody_can_write(fields: dict[str, Any], param: str
     assert "hermes" in response.json()["error"]["message"]
 
 
-async def test_thinking_whose_tags_are_not_known() -> None:
+async def test_unknown_reasoning_tags() -> None:
     tokenizer = ScriptedTokenizer()
     del tokenizer.info.reasoning_tags[:]
     async with scripted_stack(tokenizer=tokenizer) as stack:

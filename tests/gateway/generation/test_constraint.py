@@ -7,7 +7,7 @@ import pytest
 
 from gateway.generation import request as chat
 from gateway.generation.call_grammar import CallGrammar
-from gateway.generation.constraint import Constraint, asked_by, constraint_of, fault_of
+from gateway.generation.constraint import Constraint, build_constraint, client_error, constraining_field
 from gateway.policy.limits import MAX_CALL_SCHEMAS_CHARS
 from svclib.errors import InvalidRequest, Unsupported
 from tests.gateway.generation.test_call_grammar import HERMES
@@ -57,14 +57,14 @@ CONSTRAINED: list[tuple[str, dict[str, Any], Constraint]] = [
 
 @pytest.mark.parametrize("fields", FREE, ids=str)
 def test_nothing_is_asked(fields: dict[str, Any]) -> None:
-    assert asked_by(request(**fields)) == ""
-    assert constraint_of(request(**fields), HERMES) is None
+    assert constraining_field(request(**fields)) == ""
+    assert build_constraint(request(**fields), HERMES) is None
 
 
 @pytest.mark.parametrize(("param", "fields", "expected"), CONSTRAINED, ids=lambda value: str(value)[:60])
 def test_what_is_asked(param: str, fields: dict[str, Any], expected: Constraint) -> None:
-    assert asked_by(request(**fields)) == param
-    assert constraint_of(request(**fields), HERMES) == expected
+    assert constraining_field(request(**fields)) == param
+    assert build_constraint(request(**fields), HERMES) == expected
 
 
 TOOLS_AND_SCHEMA = {"tools": (F, G, STRICT), "response_format": SCHEMA}
@@ -85,36 +85,36 @@ ALLOWED = {"tools": (F, G, STRICT), "tool_choice": chat.ToolChoice("required", (
         ("grammar.json[1]", ALLOWED, "tools[2].function.parameters"),
     ],
 )
-def test_faults_are_the_clients(param: str, fields: dict[str, Any], expected: str) -> None:
+def test_errors_name_the_client_field(param: str, fields: dict[str, Any], expected: str) -> None:
     for kind in (InvalidRequest, Unsupported):
-        found = fault_of(kind("too odd", param=param), request(**fields))
+        found = client_error(kind("too odd", param=param), request(**fields))
         assert type(found) is kind
         assert found.param == expected
         assert found.message.startswith(expected)
         assert found.message.endswith(": too odd")
 
 
-def test_schemas_are_bounded_together() -> None:
+def test_total_schema_size_limit() -> None:
     third = MAX_CALL_SCHEMAS_CHARS // 3
     large = tuple(chat.Tool(f"f{n}", parameters_json='{"description": "' + "x" * (third - 19) + '"}') for n in range(3))
     forced = request(tools=large, tool_choice=REQUIRED)
-    assert constraint_of(forced, HERMES)
+    assert build_constraint(forced, HERMES)
     one_more = request(tools=(*large, chat.Tool("g", parameters_json="{}")), tool_choice=REQUIRED)
     with pytest.raises(InvalidRequest) as caught:
-        constraint_of(one_more, HERMES)
+        build_constraint(one_more, HERMES)
     assert caught.value.param == "tools"
-    assert constraint_of(request(tools=one_more.tools), HERMES) is None
-    assert constraint_of(request(tools=one_more.tools, tool_choice=NAMED), HERMES)
+    assert build_constraint(request(tools=one_more.tools), HERMES) is None
+    assert build_constraint(request(tools=one_more.tools, tool_choice=NAMED), HERMES)
 
 
 @pytest.mark.parametrize("kind", ["string", "array", ["integer", "null"]])
-def test_arguments_that_are_no_object_cannot_be_forced(kind: Any) -> None:
+def test_forced_arguments_must_be_an_object(kind: Any) -> None:
     odd = chat.Tool("odd", parameters_json=json.dumps({"type": kind}))
     with pytest.raises(InvalidRequest) as caught:
-        constraint_of(request(tools=(F, odd), tool_choice=REQUIRED), HERMES)
+        build_constraint(request(tools=(F, odd), tool_choice=REQUIRED), HERMES)
     assert caught.value.param == "tools[1].function.parameters"
-    assert constraint_of(request(tools=(F, odd), tool_choice=chat.ToolChoice("named", ("f",))), HERMES)
-    assert constraint_of(request(tools=(F, odd)), HERMES) is None
+    assert build_constraint(request(tools=(F, odd), tool_choice=chat.ToolChoice("named", ("f",))), HERMES)
+    assert build_constraint(request(tools=(F, odd)), HERMES) is None
     for fine in ({}, {"type": "object"}, {"type": ["object", "null"]}):
         tool = chat.Tool("g", parameters_json=json.dumps(fine))
-        assert constraint_of(request(tools=(F, tool), tool_choice=REQUIRED), HERMES)
+        assert build_constraint(request(tools=(F, tool), tool_choice=REQUIRED), HERMES)

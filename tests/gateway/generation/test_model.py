@@ -9,14 +9,14 @@ from gateway.generation import request as chat
 from gateway.generation.constraint import Thinking
 from gateway.generation.model import Model
 from gateway.generation.prompt import Prompt, ReasoningState, ReasoningTags
-from gateway.replicas.describe import ParserChoice, model_of
+from gateway.replicas.describe import ParserChoice, build_model
 from gateway.replicas.info import DetokenizerInfo, EngineInfo, TokenizerInfo
 from svclib.errors import ContextLengthExceeded, InvalidRequest, Unavailable, Unsupported
 from tests.gateway.generation.test_call_grammar import HERMES
 
 TAGS = ReasoningTags((1,), (2, 3))
 TOKENIZER = TokenizerInfo(
-    "v1", shows_tools=True, knows_thinking=True, tool_parser="hermes", reasoning_parser="think",
+    "v1", template_supports_tools=True, template_supports_thinking=True, tool_parser="hermes", reasoning_parser="think",
     reasoning_tags=(("think", TAGS), ("strange", ReasoningTags((4,), (5,)))),
 )  # fmt: skip
 ENGINE = EngineInfo(
@@ -28,7 +28,7 @@ AUTO = ParserChoice("auto", "auto")
 
 
 def model(**changes: Any) -> Model:
-    return replace(model_of(TOKENIZER, ENGINE, DETOKENIZER, AUTO), **changes)
+    return replace(build_model(TOKENIZER, ENGINE, DETOKENIZER, AUTO), **changes)
 
 
 def request(**fields: Any) -> chat.GenerationRequest:
@@ -39,52 +39,52 @@ def request(**fields: Any) -> chat.GenerationRequest:
 TOOLS = (chat.Tool("f"),)
 
 
-def test_parsers_are_found_from_the_template() -> None:
+def test_parsers_are_detected_from_the_template() -> None:
     found = model()
-    assert (found.tool_parser, found.reasoning_parser, found.no_tools_because) == ("hermes", "think", "")
+    assert (found.tool_parser, found.reasoning_parser, found.tools_unsupported_reason) == ("hermes", "think", "")
 
 
 def test_parsers_can_be_switched_off() -> None:
-    found = model_of(TOKENIZER, ENGINE, DETOKENIZER, ParserChoice("none", "none"))
+    found = build_model(TOKENIZER, ENGINE, DETOKENIZER, ParserChoice("none", "none"))
     assert (found.tool_parser, found.reasoning_parser) == ("", "")
-    assert "GATEWAY_TOOL_PARSER" in found.no_tools_because
+    assert "GATEWAY_TOOL_PARSER" in found.tools_unsupported_reason
 
 
 def test_parsers_can_be_named() -> None:
-    assert model_of(TOKENIZER, ENGINE, DETOKENIZER, ParserChoice("other", "auto")).tool_parser == "other"
+    assert build_model(TOKENIZER, ENGINE, DETOKENIZER, ParserChoice("other", "auto")).tool_parser == "other"
 
 
 @pytest.mark.parametrize(
     ("parsers", "name"),
     [(ParserChoice("nope", "auto"), "GATEWAY_TOOL_PARSER"), (ParserChoice("auto", "nope"), "GATEWAY_REASONING_PARSER")],
 )
-def test_a_parser_that_nobody_knows_makes_the_gateway_unready(parsers: ParserChoice, name: str) -> None:
+def test_unsupported_parser_is_unavailable(parsers: ParserChoice, name: str) -> None:
     with pytest.raises(Unavailable, match=name) as caught:
-        model_of(TOKENIZER, ENGINE, DETOKENIZER, parsers)
+        build_model(TOKENIZER, ENGINE, DETOKENIZER, parsers)
     assert "nope" in caught.value.message
 
 
-def test_a_format_of_thinking_that_nothing_reads_is_a_warning() -> None:
+def test_unsupported_reasoning_format_is_a_warning() -> None:
     unread = replace(TOKENIZER, reasoning_parser="gemma4")
-    (warning,) = model_of(unread, ENGINE, DETOKENIZER, AUTO).warnings
+    (warning,) = build_model(unread, ENGINE, DETOKENIZER, AUTO).warnings
     for word in ("gemma4", "content", "think", "GATEWAY_REASONING_PARSER"):
         assert word in warning
     for parser in ("none", "think"):
-        assert model_of(unread, ENGINE, DETOKENIZER, ParserChoice("auto", parser)).warnings == ()
+        assert build_model(unread, ENGINE, DETOKENIZER, ParserChoice("auto", parser)).warnings == ()
     for known in (TOKENIZER, replace(TOKENIZER, reasoning_parser="")):
-        assert model_of(known, ENGINE, DETOKENIZER, AUTO).warnings == ()
+        assert build_model(known, ENGINE, DETOKENIZER, AUTO).warnings == ()
 
 
 @pytest.mark.parametrize(
     ("tokenizer", "reason"),
     [
-        (replace(TOKENIZER, shows_tools=False), "template"),
+        (replace(TOKENIZER, template_supports_tools=False), "template"),
         (replace(TOKENIZER, tool_parser="strange"), "strange"),
         (replace(TOKENIZER, tool_parser=""), "not recognised"),
     ],
 )
-def test_tools_that_cannot_be_offered(tokenizer: TokenizerInfo, reason: str) -> None:
-    found = model_of(tokenizer, ENGINE, DETOKENIZER, AUTO)
+def test_unsupported_tools(tokenizer: TokenizerInfo, reason: str) -> None:
+    found = build_model(tokenizer, ENGINE, DETOKENIZER, AUTO)
     with pytest.raises(Unsupported, match=reason) as caught:
         found.check(request(tools=TOOLS))
     assert caught.value.param == "tools"
@@ -109,7 +109,7 @@ def test_token_ids_at_the_limit_and_one_above() -> None:
         assert caught.value.param == param
 
 
-def test_the_prompt_must_leave_room_for_one_token() -> None:
+def test_prompt_must_leave_room_for_one_token() -> None:
     model().check_length(request(), 99)
     for length in (100, 101, 10**6):
         with pytest.raises(ContextLengthExceeded) as caught:
@@ -119,7 +119,7 @@ def test_the_prompt_must_leave_room_for_one_token() -> None:
 
 
 @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
-def test_prompt_and_answer_must_fit(name: str) -> None:
+def test_prompt_and_max_tokens_must_fit(name: str) -> None:
     model().check_length(request(sampling=chat.Sampling(max_tokens=40), names=chat.FieldNames(max_tokens=name)), 60)
     with pytest.raises(InvalidRequest) as caught:
         model().check_length(request(sampling=chat.Sampling(max_tokens=41), names=chat.FieldNames(max_tokens=name)), 60)
@@ -129,18 +129,18 @@ def test_prompt_and_answer_must_fit(name: str) -> None:
         assert number in caught.value.message
 
 
-def test_the_fingerprint_changes_with_what_changes_the_output() -> None:
+def test_fingerprint_depends_on_weights_dtype_and_template() -> None:
     prints = {
-        model_of(tokenizer, engine, DETOKENIZER, AUTO).fingerprint
+        build_model(tokenizer, engine, DETOKENIZER, AUTO).fingerprint
         for tokenizer in (TOKENIZER, replace(TOKENIZER, template_version="v2"))
         for engine in (ENGINE, replace(ENGINE, model_path="/models/y"), replace(ENGINE, dtype="bfloat16"))
     }
     assert len(prints) == 6
-    assert model().fingerprint == model_of(TOKENIZER, ENGINE, DETOKENIZER, AUTO).fingerprint
+    assert model().fingerprint == build_model(TOKENIZER, ENGINE, DETOKENIZER, AUTO).fingerprint
 
 
 @pytest.mark.parametrize(
-    ("knows_thinking", "said", "means"),
+    ("template_supports_thinking", "said", "means"),
     [
         (True, ReasoningState.CLOSED, ReasoningState.CLOSED),
         (False, ReasoningState.CLOSED, ReasoningState.UNDECIDED),
@@ -148,23 +148,23 @@ def test_the_fingerprint_changes_with_what_changes_the_output() -> None:
         (False, ReasoningState.UNDECIDED, ReasoningState.UNDECIDED),
     ],
 )
-def test_only_a_template_that_knows_thinking_closes_it(
-    knows_thinking: bool, said: ReasoningState, means: ReasoningState
+def test_closed_needs_a_template_with_thinking(
+    template_supports_thinking: bool, said: ReasoningState, means: ReasoningState
 ) -> None:
     prompt = Prompt([1], [2], said, "v1", 0.0, 0.0, ())
-    assert model(knows_thinking=knows_thinking).reasoning_state(prompt) is means
+    assert model(template_supports_thinking=template_supports_thinking).reasoning_state(prompt) is means
 
 
 @pytest.mark.parametrize("state", ReasoningState)
-def test_a_template_that_knows_no_thinking_cannot_have_closed_it(state: ReasoningState) -> None:
+def test_closed_is_undecided_without_thinking_support(state: ReasoningState) -> None:
     prompt = Prompt([1], [], state, "v1", 0.0, 0.0, [])
     assert model().reasoning_state(prompt) is state
-    unknowing = model(knows_thinking=False).reasoning_state(prompt)
+    unknowing = model(template_supports_thinking=False).reasoning_state(prompt)
     assert unknowing is (ReasoningState.UNDECIDED if state is ReasoningState.CLOSED else state)
 
 
-def test_a_model_that_embeds_cannot_chat() -> None:
-    embedding = model_of(TOKENIZER, replace(ENGINE, generates=False), DETOKENIZER, AUTO)
+def test_embedding_model_does_not_generate() -> None:
+    embedding = build_model(TOKENIZER, replace(ENGINE, generates=False), DETOKENIZER, AUTO)
 
     with pytest.raises(Unsupported, match="embedding model") as caught:
         embedding.check(request())
@@ -173,7 +173,7 @@ def test_a_model_that_embeds_cannot_chat() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "knows_thinking", "left_free"),
+    ("state", "template_supports_thinking", "left_free"),
     [
         (ReasoningState.OPEN, True, ReasoningState.OPEN),
         (ReasoningState.UNDECIDED, True, ReasoningState.UNDECIDED),
@@ -181,14 +181,17 @@ def test_a_model_that_embeds_cannot_chat() -> None:
         (ReasoningState.CLOSED, False, ReasoningState.UNDECIDED),
     ],
 )
-def test_what_a_constraint_leaves_free(
-    state: ReasoningState, knows_thinking: bool, left_free: ReasoningState | None
+def test_reasoning_before_the_constraint(
+    state: ReasoningState, template_supports_thinking: bool, left_free: ReasoningState | None
 ) -> None:
     prompt = Prompt([1], [], state, "v1", 0.0, 0.0, [])
     expected = None if left_free is None else Thinking(left_free, TAGS)
-    assert model(knows_thinking=knows_thinking).thinking(prompt) == expected
-    without = model_of(
-        replace(TOKENIZER, knows_thinking=knows_thinking), ENGINE, DETOKENIZER, ParserChoice("auto", "none")
+    assert model(template_supports_thinking=template_supports_thinking).thinking(prompt) == expected
+    without = build_model(
+        replace(TOKENIZER, template_supports_thinking=template_supports_thinking),
+        ENGINE,
+        DETOKENIZER,
+        ParserChoice("auto", "none"),
     )
     assert without.thinking(prompt) is None
 
@@ -201,7 +204,7 @@ def test_what_a_constraint_leaves_free(
         ({"reasoning_tags": None}, "think"),
     ],
 )
-def test_calls_that_cannot_be_forced(changes: dict[str, Any], reason: str) -> None:
+def test_unsupported_forced_calls(changes: dict[str, Any], reason: str) -> None:
     forced = request(tools=TOOLS, tool_choice=chat.ToolChoice("required"))
     model().check(forced)
     model(**changes).check(request(tools=TOOLS))
@@ -210,7 +213,7 @@ def test_calls_that_cannot_be_forced(changes: dict[str, Any], reason: str) -> No
     assert caught.value.param == "tool_choice"
 
 
-def test_a_format_of_the_content_needs_no_calls() -> None:
+def test_response_format_needs_no_call_syntax() -> None:
     formatted = request(response_format=chat.JsonFormat())
     model(call_syntax=None).check(formatted)
     model(reasoning_tags=None, reasoning_parser="").check(formatted)
@@ -230,15 +233,15 @@ def test_a_format_of_the_content_needs_no_calls() -> None:
         (0, 51, 50, "the detokenizer has 51 token ids and the engine has 50"),
     ],
 )
-def test_services_of_different_models_are_not_ready(ids: int, texts: int, logits: int, told: str) -> None:
+def test_vocabulary_sizes_must_agree(ids: int, texts: int, logits: int, told: str) -> None:
     peers = (
         replace(TOKENIZER, vocab_size=ids),
         replace(ENGINE, vocab_size=logits),
         replace(DETOKENIZER, vocab_size=texts),
     )
     if not told:
-        assert model_of(*peers, AUTO).vocab_size == logits
+        assert build_model(*peers, AUTO).vocab_size == logits
         return
     with pytest.raises(Unavailable, match=told) as caught:
-        model_of(*peers, AUTO)
+        build_model(*peers, AUTO)
     assert "different models" in caught.value.message

@@ -12,11 +12,11 @@ def chunk(index: int, tokens: int) -> Chunk:
 
 def record(choices: int = 2) -> RequestRecord:
     made = RequestRecord("req_1", request_received_at=100.0)
-    made.expect(choices)
+    made.begin(choices)
     return made
 
 
-def test_tokens_are_counted_as_they_come_and_exactly_at_the_end() -> None:
+def test_token_counts_while_running_and_at_the_end() -> None:
     made = record()
     made.note_chunks([chunk(0, 2), chunk(1, 3)], 101.0)
     assert made.completion_tokens == 5
@@ -37,11 +37,11 @@ def test_times_between_outputs() -> None:
     made = record()
     assert made.note_chunks([chunk(0, 1)], 101.0) is None
     assert made.note_chunks([chunk(0, 1)], 101.5) == 0.5
-    assert made.note_chunks([chunk(0, 1)], 101.25) == 0.0  # A clock that was set back.
+    assert made.note_chunks([chunk(0, 1)], 101.25) == 0.0  # The clock was set back.
     assert made.first_chunk_at == 101.0
 
 
-def test_what_the_log_says() -> None:
+def test_log_fields() -> None:
     made = record(1)
     made.note_prompt(Prompt([1, 2, 3], [], ReasoningState.CLOSED, "v1", 100.1, 100.2, ["speed"]))
     made.note_head(Head(3, 2, -5))
@@ -55,10 +55,10 @@ def test_what_the_log_says() -> None:
     assert (fields["rendered_at"], fields["queue_enter_at"], fields["preemptions"]) == (100.1, 100.3, 1)
     assert len(fields["ignored"]) < 20
     assert "error_code" not in fields
-    assert "request_id" not in fields  # It is on every line already.
+    assert "request_id" not in fields  # Every line has it already.
 
 
-def test_the_log_line_is_short_whatever_names_a_client_invents() -> None:
+def test_log_line_is_bounded() -> None:
     made = record(1)
     made.model_name = "m" * 1_000_000
     made.ignored = ("x" * 1_000_000,) * 1000

@@ -1,4 +1,4 @@
-"""Bodies while they are read: time, rate, number, bytes; whoever sends at once is never in the way of the bounds."""
+"""Limits on bodies being read: time, rate, number, bytes. Fast senders are not affected."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def piece(body: bytes, more: bool) -> Message:
 
 
 class Sender:
-    """A client that sends what a test says, when it says so."""
+    """A client that sends given pieces at given times."""
 
     def __init__(self, bodies: Bodies, address: str = "a") -> None:
         self._queue: asyncio.Queue[Message] = asyncio.Queue()
@@ -46,7 +46,7 @@ class Sender:
             await asyncio.sleep(0)
 
     async def fate(self) -> str:
-        """What has become of it."""
+        """``reading``, ``read``, or the name of the exception."""
         for _ in range(5):
             await asyncio.sleep(0)
         if not self.task.done():
@@ -75,7 +75,7 @@ async def test_bodies_come_in_pieces() -> None:
     assert await bodies.read(receiving([{"type": "http.request"}]), "a") == b""
 
 
-async def test_a_client_that_leaves_in_the_middle_of_its_body() -> None:
+async def test_disconnect_while_reading_a_body() -> None:
     bodies = Bodies(WIDE)
     with pytest.raises(ClientGone):
         await bodies.read(receiving([piece(b"ab", True), {"type": "http.disconnect"}]), "a")
@@ -83,15 +83,15 @@ async def test_a_client_that_leaves_in_the_middle_of_its_body() -> None:
     assert bodies.num_readers == 0
 
 
-async def test_a_body_that_takes_too_long() -> None:
+async def test_body_time_limit() -> None:
     bodies = Bodies(replace(WIDE, seconds=0.05))
     async with senders(bodies, "a") as (sender,):
-        with pytest.raises(RequestTimeout, match="more than"):
+        with pytest.raises(RequestTimeout, match="not received within"):
             await sender.task
 
 
-async def test_a_body_that_is_too_slow_after_a_while() -> None:
-    """It begins fast enough; each period counts alone."""
+async def test_body_below_the_minimum_rate() -> None:
+    """It starts fast enough, but each interval is measured on its own."""
     bodies = Bodies(replace(WIDE, grace_seconds=0.05, min_bytes_per_second=100))
     async with senders(bodies, "a") as (sender,):
         await sender.send(b"x" * 1000)
@@ -99,7 +99,7 @@ async def test_a_body_that_is_too_slow_after_a_while() -> None:
             await sender.task
 
 
-async def test_a_body_at_the_least_rate_is_read() -> None:
+async def test_body_at_the_minimum_rate() -> None:
     bodies = Bodies(replace(WIDE, grace_seconds=0.2, min_bytes_per_second=5))
     async with senders(bodies, "a") as (sender,):
         for _ in range(8):
@@ -109,14 +109,14 @@ async def test_a_body_at_the_least_rate_is_read() -> None:
         assert await sender.task == b"x" * 8
 
 
-async def test_any_rate() -> None:
+async def test_no_minimum_rate() -> None:
     bodies = Bodies(replace(WIDE, grace_seconds=0.01, min_bytes_per_second=0))
     async with senders(bodies, "a") as (sender,):
         await asyncio.sleep(0.05)
         assert await sender.fate() == "reading"
 
 
-async def test_one_more_than_an_address_may_have_ends_its_oldest() -> None:
+async def test_limit_per_address_ends_its_oldest_body() -> None:
     bodies = Bodies(replace(WIDE, max_readers_per_address=3))
     async with senders(bodies, "a", "b", "a", "a") as all_of_them:
         assert [await each.fate() for each in all_of_them] == ["reading"] * 4
@@ -127,7 +127,7 @@ async def test_one_more_than_an_address_may_have_ends_its_oldest() -> None:
         assert await newcomer.task == b"x"
 
 
-async def test_one_more_than_all_may_have_ends_the_oldest_of_the_address_that_has_most() -> None:
+async def test_total_limit_ends_the_oldest_body_of_the_address_with_most() -> None:
     bodies = Bodies(replace(WIDE, max_readers=4))
     async with senders(bodies, "quiet", "flood", "flood", "flood", "new") as all_of_them:
         fates = [await each.fate() for each in all_of_them]
@@ -146,7 +146,7 @@ async def test_bytes_at_the_limit_and_one_above() -> None:
         bodies.check_integrity()
 
 
-async def test_draining_ends_whatever_is_read() -> None:
+async def test_draining_ends_bodies_being_read() -> None:
     bodies = Bodies(WIDE)
     async with senders(bodies, "a", "b") as all_of_them:
         for each in all_of_them:
@@ -173,7 +173,7 @@ def test_addresses(client: Any, address: str) -> None:
     steps=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 12), st.booleans()), max_size=25),
     limits=st.tuples(st.integers(1, 5), st.integers(1, 4), st.integers(1, 40)),
 )
-def test_no_bound_is_ever_passed_and_newcomers_get_in(
+def test_limits_hold_and_new_bodies_are_accepted(
     steps: list[tuple[str, int, bool]], limits: tuple[int, int, int]
 ) -> None:
     max_readers, per_address, max_bytes = limits

@@ -1,4 +1,4 @@
-"""How connections end: refused clients can read why, idle ones last, HTTP/1.0 is told the end by the end."""
+"""Closing connections: readable refusals, keep-alive, HTTP/1.0, and pipelined requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gateway.http import connection as connection_module
+from gateway.http import closing as closing_module
 from tests.gateway.http.wire import answer_to, chat, chat_body, connect, opened, parse, read_all
 from tests.gateway.running import Stack, scripted_stack, until
 from tests.gateway.sse import collect
@@ -25,7 +25,7 @@ CHAT = "/v1/chat/completions"
 
 
 def ask_with_urllib(url: str, data: bytes, **options: Any) -> tuple[int, dict[str, Any]]:
-    """It sends ``Connection: close`` and the whole body before it looks for an answer."""
+    """urllib sends ``Connection: close`` and the whole body before it reads the answer."""
     request = urllib.request.Request(url, data=data, **options)
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
@@ -39,7 +39,7 @@ def ask_with_urllib(url: str, data: bytes, **options: Any) -> tuple[int, dict[st
 @pytest.mark.parametrize(
     ("path", "content_type"), [(CHAT, "application/json"), (CHAT, "text/plain"), ("/nowhere", "x/y")]
 )
-def test_what_is_too_large_is_refused_readably(shared: Stack, size: int, path: str, content_type: str) -> None:
+def test_client_can_read_a_413(shared: Stack, size: int, path: str, content_type: str) -> None:
     status, body = ask_with_urllib(shared.url + path, b" " * size, headers={"content-type": content_type})
     assert status == 413
     assert body["error"]["type"] == "invalid_request_error"
@@ -52,7 +52,7 @@ def test_what_is_too_large_is_refused_readably(shared: Stack, size: int, path: s
      ("/v1/models/none", "application/json", "GET", 404), (CHAT, "application/json", "POST", 400)],
 )  # fmt: skip
 @pytest.mark.parametrize("size", [100, 8 * MIB])
-def test_what_is_refused_for_another_reason(
+def test_client_can_read_other_refusals(
     shared: Stack, size: int, path: str, content_type: str, method: str, status: int
 ) -> None:
     headers = {"content-type": content_type}
@@ -84,15 +84,15 @@ def test_http_client_with_chunks(shared: Stack) -> None:
         assert client.getresponse().status == 413
 
 
-def test_http_1_0_is_refused_readably(shared: Stack) -> None:
+def test_http_1_0_client_can_read_a_413(shared: Stack) -> None:
     data = chat(b" " * 9 * MIB, version="1.0")
     status, headers, body = answer_to(shared, *(data[start : start + MIB] for start in range(0, len(data), MIB)))
     assert (status, headers["connection"]) == (413, "close")
     assert json.loads(body)["error"]["type"] == "invalid_request_error"
 
 
-def test_who_asks_first_and_is_refused_may_send_its_body_or_not(shared: Stack) -> None:
-    """Nobody knows which: so the connection ends, and a body in it is not taken for the next request."""
+def test_connection_ends_after_a_refused_expect_continue(shared: Stack) -> None:
+    """It may or may not send its body: so the connection ends, and a body is not taken for the next request."""
     head = chat(b"", "expect: 100-continue", length=9 * MIB)
     for body in (b"", b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n"):
         status, headers, answer = answer_to(shared, head, body)
@@ -100,16 +100,16 @@ def test_who_asks_first_and_is_refused_may_send_its_body_or_not(shared: Stack) -
         assert b"alive" not in answer
 
 
-async def test_a_client_that_reads_nothing_more_does_not_linger(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_module, "LINGER_SECONDS", 0.1)
+async def test_lingering_close_ends_without_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(closing_module, "LINGER_SECONDS", 0.1)
     async with scripted_stack() as stack, opened(stack) as (reader, writer):
         writer.write(b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
         assert b"alive" in await asyncio.wait_for(reader.read(), 20)
         await until(lambda: not stack.http_server.server_state.connections)
 
 
-async def test_a_client_that_sends_on_and_on_does_not_linger(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_module, "DISCARD_SECONDS", 0.3)
+async def test_lingering_close_ends_with_endless_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(closing_module, "DISCARD_SECONDS", 0.3)
     async with scripted_stack() as stack, opened(stack) as (reader, writer):
         writer.write(b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
         while stack.http_server.server_state.connections or not reader.at_eof():
@@ -153,7 +153,7 @@ def test_http_1_0_keeps_a_connection_when_it_asks(shared: Stack) -> None:
         assert parse(read_all(connection))[1]["connection"] == "close"
 
 
-def test_http_1_0_is_not_told_to_go_on(shared: Stack) -> None:
+def test_http_1_0_gets_no_100_continue(shared: Stack) -> None:
     body = chat_body(model="simulated", max_tokens=1)
     assert answer_to(shared, chat(body, "expect: 100-continue", version="1.0"))[0] == 200
 
@@ -161,7 +161,7 @@ def test_http_1_0_is_not_told_to_go_on(shared: Stack) -> None:
 # Idle connections
 
 
-async def test_an_idle_connection_lasts_as_long_as_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_keep_alive_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     ask = b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n"
     async with scripted_stack(keep_alive_timeout=0.5) as stack, opened(stack) as (reader, writer):
         for _ in range(3):
@@ -173,7 +173,7 @@ async def test_an_idle_connection_lasts_as_long_as_the_setting(monkeypatch: pyte
         assert time.monotonic() - started > 0.2
 
 
-async def test_what_is_no_request_does_not_keep_a_connection_alive() -> None:
+async def test_blank_lines_do_not_keep_a_connection_alive() -> None:
     async with scripted_stack(keep_alive_timeout=0.3) as stack, opened(stack) as (reader, writer):
         writer.write(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
         await reader.readuntil(b'alive"}')
@@ -185,8 +185,8 @@ async def test_what_is_no_request_does_not_keep_a_connection_alive() -> None:
             assert await end == b""
 
 
-def test_idle_connections_last_longer_than_those_of_common_proxies() -> None:
-    """nginx keeps an upstream's connection for 60 s; whoever closes first must be the proxy."""
+def test_keep_alive_timeout_exceeds_that_of_common_proxies() -> None:
+    """nginx keeps upstream connections for 60 s, and the proxy must be the one that closes first."""
     from gateway.config import Settings
 
     assert Settings(served_model_name="m").keep_alive_timeout > 60
@@ -195,7 +195,7 @@ def test_idle_connections_last_longer_than_those_of_common_proxies() -> None:
 # Several requests on one connection
 
 
-def test_requests_sent_at_once_are_answered_in_their_order(shared: Stack) -> None:
+def test_pipelined_requests_are_answered_in_order(shared: Stack) -> None:
     body = chat_body(model="simulated", max_tokens=1)
     big = chat_body(model="simulated", max_tokens=1, user="x" * 400, metadata={"k": "v" * 500}) + b" " * 200_000
     requests = [chat(body), b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n", chat(big), chat(body, "connection: close")]
@@ -206,7 +206,7 @@ def test_requests_sent_at_once_are_answered_in_their_order(shared: Stack) -> Non
     assert received.index(b"chat.completion") < received.index(b"alive") < received.rindex(b"chat.completion")
 
 
-def test_a_fault_behind_a_request_does_not_cost_its_answer(shared: Stack) -> None:
+def test_fault_after_a_request_keeps_its_answer(shared: Stack) -> None:
     body = chat_body(model="simulated", max_tokens=3)
     status, _, rest = answer_to(shared, chat(body) + b"no http\r\n\r\n")
     assert status == 200
@@ -215,14 +215,14 @@ def test_a_fault_behind_a_request_does_not_cost_its_answer(shared: Stack) -> Non
     assert b"this is not HTTP/1.1" in second
 
 
-def test_a_thousand_requests_at_once(shared: Stack) -> None:
+def test_a_thousand_pipelined_requests(shared: Stack) -> None:
     with closing(connect(shared)) as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n" * 999)
         connection.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
         assert read_all(connection).count(b"alive") == 1000
 
 
-def test_a_body_that_is_cut_off(shared: Stack) -> None:
+def test_truncated_body(shared: Stack) -> None:
     with closing(connect(shared)) as connection:
         connection.sendall(chat(b"{", length=1000))
         connection.shutdown(socket.SHUT_WR)

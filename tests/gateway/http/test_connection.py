@@ -1,4 +1,4 @@
-"""Bytes on a connection: heads that are too large, too slow or no HTTP; refused clients get to read why."""
+"""Bytes on a connection: heads that are too large, too slow or malformed; refusals that clients can read."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextlib import closing, suppress
 import httpx2
 import pytest
 
+from gateway.http import closing as closing_module
 from gateway.http import connection as connection_module
 from gateway.policy.limits import MAX_HEAD_BYTES
 from tests.gateway.http.wire import answer_to, connect
@@ -62,7 +63,7 @@ def test_a_head_just_below_the_limit(shared: Stack) -> None:
      b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n",
      b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n"],
 )  # fmt: skip
-def test_what_is_no_http(shared: Stack, garbage: bytes) -> None:
+def test_malformed_http(shared: Stack, garbage: bytes) -> None:
     with closing(connect(shared)) as connection:
         connection.sendall(garbage)
         connection.shutdown(socket.SHUT_WR)
@@ -75,13 +76,13 @@ def test_what_is_no_http(shared: Stack, garbage: bytes) -> None:
     alive(shared)
 
 
-def test_what_is_no_http_gets_the_body_of_the_api(shared: Stack) -> None:
+def test_malformed_http_gets_an_api_error_body(shared: Stack) -> None:
     status, headers, body = answer_to(shared, b"GET / HTTP/1.1\r\nno colon\r\n\r\n")
     assert (status, headers["content-type"]) == (400, "application/json")
     assert json.loads(body)["error"]["type"] == "invalid_request_error"
 
 
-async def test_a_head_that_does_not_come_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_head_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_module, "HEAD_SECONDS", 0.1)
     async with scripted_stack() as stack, stack.http() as client:
         host, _, port = stack.url.removeprefix("http://").partition(":")
@@ -93,8 +94,8 @@ async def test_a_head_that_does_not_come_to_its_end(monkeypatch: pytest.MonkeyPa
         assert (await client.get("/health")).status_code == 200
 
 
-async def test_what_follows_a_refused_body_is_read_away_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_module, "MAX_DISCARDED_BYTES", 2**20)
+async def test_refused_body_is_discarded_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(closing_module, "MAX_DISCARDED_BYTES", 2**20)
     async with scripted_stack() as stack:
         host, _, port = stack.url.removeprefix("http://").partition(":")
         for size, is_closed in ((2**20, False), (2**22, True)):
@@ -111,8 +112,8 @@ async def test_what_follows_a_refused_body_is_read_away_up_to_a_limit(monkeypatc
             writer.close()
 
 
-async def test_a_refused_client_does_not_linger(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_module, "LINGER_SECONDS", 0.1)
+async def test_refused_connection_closes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(closing_module, "LINGER_SECONDS", 0.1)
     async with scripted_stack() as stack:
         host, _, port = stack.url.removeprefix("http://").partition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
@@ -125,7 +126,7 @@ async def test_a_refused_client_does_not_linger(monkeypatch: pytest.MonkeyPatch)
 def test_many_requests_on_one_connection(shared: Stack) -> None:
     with httpx2.Client(base_url=shared.url) as client:
         for _ in range(50):
-            # Each head is well below the limit, all of them together are not.
+            # Each head is well below the limit; their sum is not.
             assert client.get("/health", headers={"x": "a" * 10_000}).status_code == 200
             assert client.post("/nowhere", content=b"x" * 100_000).status_code == 404
 
@@ -135,7 +136,7 @@ def post_head(length: int, *lines: bytes) -> bytes:
     return top + b"content-length: %d\r\n" % length + b"".join(line + b"\r\n" for line in lines) + b"\r\n"
 
 
-def test_a_body_that_is_declared_too_large_is_refused_before_it_comes(shared: Stack) -> None:
+def test_declared_size_is_refused_before_the_body(shared: Stack) -> None:
     with closing(connect(shared)) as connection:
         connection.sendall(post_head(100 * 2**20))
         received = connection.recv(2**16)
@@ -143,7 +144,7 @@ def test_a_body_that_is_declared_too_large_is_refused_before_it_comes(shared: St
     assert b"application/json" in received
 
 
-def test_a_client_that_asks_first_is_not_told_to_go_on(shared: Stack) -> None:
+def test_expect_continue_with_a_large_body_is_refused(shared: Stack) -> None:
     with closing(connect(shared)) as connection:
         connection.sendall(post_head(100 * 2**20, b"expect: 100-continue"))
         received = connection.recv(2**16)
@@ -151,7 +152,7 @@ def test_a_client_that_asks_first_is_not_told_to_go_on(shared: Stack) -> None:
     alive(shared)
 
 
-def test_a_client_that_asks_first_and_may_go_on(shared: Stack) -> None:
+def test_expect_continue(shared: Stack) -> None:
     body = json.dumps({"model": "simulated", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}).encode()
     with closing(connect(shared)) as connection:
         connection.sendall(post_head(len(body), b"expect: 100-continue"))
@@ -161,31 +162,31 @@ def test_a_client_that_asks_first_and_may_go_on(shared: Stack) -> None:
 
 
 @pytest.mark.parametrize("size", [9 * 2**20, 100 * 2**20])
-def test_a_body_that_is_too_large_is_read_away_so_that_the_answer_arrives(shared: Stack, size: int) -> None:
+def test_large_body_is_discarded_so_that_the_answer_arrives(shared: Stack, size: int) -> None:
     status, _, body = answer_to(shared, post_head(size, b"connection: close"), *[b"x" * 2**20] * (size // 2**20))
     assert status == 413
     assert json.loads(body)["error"]["type"] == "invalid_request_error"
     alive(shared)
 
 
-def test_a_body_of_unknown_size_is_refused_while_it_comes(shared: Stack) -> None:
+def test_chunked_body_is_refused_while_it_arrives(shared: Stack) -> None:
     with closing(connect(shared)) as connection:
         connection.sendall(post_head(0).replace(b"content-length: 0", b"transfer-encoding: chunked"))
         piece = b"%x\r\n" % 2**16 + b"x" * 2**16 + b"\r\n"
-        for _ in range(129):  # 8 MiB and one more.
+        for _ in range(129):  # 8 MiB and one piece more.
             connection.sendall(piece)
         assert connection.recv(2**16).startswith(b"HTTP/1.1 413")
     alive(shared)
 
 
-def test_an_upgrade_is_an_ordinary_request(shared: Stack) -> None:
+def test_upgrade_offer_is_ignored(shared: Stack) -> None:
     head = b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
     with closing(connect(shared)) as connection:
         connection.sendall(head)
         assert connection.recv(2**16).startswith(b"HTTP/1.1 200")
 
 
-def test_a_body_that_breaks_off_the_rules_is_answered(shared: Stack) -> None:
+def test_malformed_chunk_is_answered(shared: Stack) -> None:
     head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
     status, headers, body = answer_to(shared, head + b"transfer-encoding: chunked\r\n\r\n", b"1\r\n{\r\nzz\r\n")
     assert (status, headers["connection"]) == (400, "close")
@@ -201,7 +202,7 @@ def chat_head(size: int, *more: bytes) -> bytes:
 @pytest.mark.parametrize("offer", [(b"connection: Upgrade, HTTP2-Settings", b"upgrade: h2c", b"http2-settings: AAMA"),
                                    (b"Connection: Upgrade", b"Upgrade: websocket")])  # fmt: skip
 @pytest.mark.parametrize("cut", [1, 10**6])
-def test_an_offered_upgrade_is_passed_over(shared: Stack, offer: tuple[bytes, ...], cut: int) -> None:
+def test_request_with_an_upgrade_offer_keeps_its_body(shared: Stack, offer: tuple[bytes, ...], cut: int) -> None:
     body = json.dumps({"model": MODEL, "messages": HI, "n": 0}).encode()
     data = chat_head(len(body), *offer) + body + b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
     status, _, rest = answer_to(shared, *(data[start : start + cut] for start in range(0, len(data), cut)))
@@ -210,6 +211,11 @@ def test_an_offered_upgrade_is_passed_over(shared: Stack, offer: tuple[bytes, ..
     assert rest.endswith(b'{"status":"alive"}')
 
 
-def test_a_tunnel_is_refused(shared: Stack) -> None:
+def test_connect_is_refused(shared: Stack) -> None:
     assert answer_to(shared, b"CONNECT x:443 HTTP/1.1\r\nhost: x\r\nupgrade: h2c\r\n\r\n")[0] == 400
     alive(shared)
+
+
+def test_a_fault_in_a_head_with_an_offered_upgrade_is_named(shared: Stack) -> None:
+    status, _, body = answer_to(shared, b"GET /health HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n")
+    assert (status, json.loads(body)["error"]["message"]) == (400, "the Host header is missing")

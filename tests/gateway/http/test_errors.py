@@ -14,7 +14,7 @@ def make(cls: type[ServiceError]) -> ServiceError:
 
 
 @pytest.mark.parametrize("cls", TABLE)
-def test_every_error_of_the_tree_has_the_body_of_the_api(cls: type[ServiceError]) -> None:
+def test_every_service_error_has_an_api_error_body(cls: type[ServiceError]) -> None:
     error, row = make(cls), TABLE[cls]
     problem = Problem.of(error)
     assert problem.status == row.http
@@ -39,12 +39,12 @@ def test_errors_of_http_itself(status: int, code: str) -> None:
     assert (problem.status, problem.code, problem.type) == (status, code, "invalid_request_error")
 
 
-def test_faults_of_the_server_say_nothing() -> None:
+def test_server_errors_are_hidden() -> None:
     assert Problem.of_status(500).message == "internal error"
 
 
 @pytest.mark.parametrize("character", ["x", "ü", "😀", "\ud800", '"', "\x01"])
-def test_bodies_are_short_whatever_is_in_them(character: str) -> None:
+def test_error_bodies_are_bounded(character: str) -> None:
     problem = Problem.of(InvalidRequest(character * 100_000, param=character * 100_000))
     assert len(problem.body) < 4096
     error = json.loads(problem.body)["error"]

@@ -1,4 +1,4 @@
-"""Heads: what is refused, with which status; and that nothing else is."""
+"""Heads: which are refused, with which status, and which are not."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def refused_with(head: bytes, stack: Stack) -> tuple[int, str]:
      ("chunked, chunked", 400), ("gzip", 400), ("identity", 400), ("xchunked", 400), ("", 400), ("chunked,", 400),
      (",chunked", 501)],
 )  # fmt: skip
-def test_a_body_is_chunked_and_nothing_else(shared: Stack, codings: str, status: int) -> None:
+def test_other_transfer_codings_are_refused(shared: Stack, codings: str, status: int) -> None:
     body = chat_body(model="simulated", max_tokens=1)
     chunked = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
     head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: {codings}\r\n\r\n".encode()
@@ -46,7 +46,7 @@ def test_a_chunked_body_is_read(shared: Stack, codings: str) -> None:
 
 
 @pytest.mark.parametrize("first", ["content-length: 5", "transfer-encoding: chunked"])
-def test_two_ways_to_find_the_end_of_a_body(shared: Stack, first: str) -> None:
+def test_content_length_with_transfer_encoding(shared: Stack, first: str) -> None:
     lines = sorted(["content-length: 5", "transfer-encoding: chunked"], key=lambda line: line != first)
     head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n" + "\r\n".join(lines) + "\r\n\r\n0\r\n\r\n"
     status, message = refused_with(head.encode(), shared)
@@ -55,18 +55,18 @@ def test_two_ways_to_find_the_end_of_a_body(shared: Stack, first: str) -> None:
 
 
 @pytest.mark.parametrize("second", ["5", "6"])
-def test_two_lengths(shared: Stack, second: str) -> None:
+def test_two_content_lengths(shared: Stack, second: str) -> None:
     head = f"POST /v1/models HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\ncontent-length: {second}\r\n\r\nabcde"
     assert refused_with(head.encode(), shared)[0] == 400
 
 
 @pytest.mark.parametrize("length", ["+5", "-5", "0x5", "5, 5", "5 5", "", "99999999999999999999999"])
-def test_lengths_that_are_none(shared: Stack, length: str) -> None:
+def test_invalid_content_lengths(shared: Stack, length: str) -> None:
     head = f"POST /v1/models HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\nabcde"
     assert refused_with(head.encode(), shared)[0] == 400
 
 
-def test_chunks_are_not_of_http_1_0(shared: Stack) -> None:
+def test_http_1_0_with_transfer_encoding(shared: Stack) -> None:
     head = b"POST /v1/models HTTP/1.0\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"
     assert refused_with(head, shared)[0] == 400
 
@@ -77,7 +77,7 @@ def test_chunks_are_not_of_http_1_0(shared: Stack) -> None:
      b"GET /health HTTP/1.1\r\nhost: a b\r\n\r\n", b"GET /health HTTP/1.1\r\nhost: a/b\r\n\r\n",
      b"GET /health HTTP/1.1\r\nhost: a@b\r\n\r\n", b"GET /health HTTP/1.0\r\nhost: a\r\nhost: b\r\n\r\n"],
 )  # fmt: skip
-def test_one_host(shared: Stack, head: bytes) -> None:
+def test_host_is_required_once(shared: Stack, head: bytes) -> None:
     status, message = refused_with(head, shared)
     assert status == 400
     assert "Host" in message
@@ -100,11 +100,11 @@ def test_other_versions(shared: Stack, line: bytes) -> None:
 
 
 @pytest.mark.parametrize("target", [b"*", b"x", b"http://"])
-def test_targets_that_are_no_path(shared: Stack, target: bytes) -> None:
+def test_invalid_request_targets(shared: Stack, target: bytes) -> None:
     assert answer_to(shared, b"OPTIONS %s HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n" % target)[0] in (400, 404)
 
 
-def test_a_whole_url_is_a_target(shared: Stack) -> None:
+def test_absolute_url_as_request_target(shared: Stack) -> None:
     head = b"GET http://elsewhere:80/health?x=1 HTTP/1.1\r\nhost: elsewhere\r\nconnection: close\r\n\r\n"
     assert answer_to(shared, head)[0] == 200
 
@@ -127,7 +127,7 @@ def test_a_head_at_the_limit_and_one_above() -> None:
 
 
 @given(st.lists(st.sampled_from([b"chunked", b"gzip", b"identity", b"CHUNKED", b""]), min_size=1, max_size=4))
-def test_only_chunked_alone_is_let_through(codings: list[bytes]) -> None:
+def test_only_chunked_alone_is_allowed(codings: list[bytes]) -> None:
     def is_let_through(headers: list[tuple[bytes, bytes]]) -> bool:
         try:
             check_framing(headers, "1.1")
@@ -141,7 +141,7 @@ def test_only_chunked_alone_is_let_through(codings: list[bytes]) -> None:
 
 
 @given(st.binary(max_size=20))
-def test_any_host_is_judged(host: bytes) -> None:
+def test_allowed_hosts_have_no_special_characters(host: bytes) -> None:
     try:
         check_host([(b"host", host)], "1.1")
     except Refused:

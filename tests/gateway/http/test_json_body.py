@@ -8,10 +8,11 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.datastructures import Headers
 
-from gateway.http.json_body import check_depth, parse_object, spell
+from gateway.http.json_body import check_depth, check_json_headers, format_path, parse_object
 from gateway.policy.limits import MAX_JSON_DEPTH, MAX_JSON_VALUES
-from svclib.errors import InvalidRequest
+from svclib.errors import InvalidRequest, UnsupportedMediaType
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)
@@ -28,12 +29,12 @@ def fault(body: bytes) -> InvalidRequest:
 
 
 @given(st.dictionaries(st.text(), values, max_size=5))
-def test_what_is_json_is_read(document: dict[str, Any]) -> None:
+def test_valid_json_is_read(document: dict[str, Any]) -> None:
     assert parse_object(orjson.dumps(document)) == document
 
 
 @given(st.binary())
-def test_no_body_raises_anything_else(body: bytes) -> None:
+def test_any_bytes_raise_only_invalid_request(body: bytes) -> None:
     with suppress(InvalidRequest):
         assert isinstance(parse_object(body), dict)
 
@@ -46,13 +47,13 @@ def test_only_objects(body: bytes) -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"{,}", b"{'a': 1}", b'{"a": 01}', b'{"a": 1}x', b"\xff", b"\xef\xbb\xbf{}"]
 )
-def test_what_is_no_json_has_no_param(body: bytes) -> None:
+def test_invalid_json_has_no_param(body: bytes) -> None:
     error = fault(body)
     assert error.param is None
     assert "not valid JSON" in error.message
 
 
-def test_utf_16_is_no_json() -> None:
+def test_utf_16_is_refused() -> None:
     assert "not valid JSON" in fault('{"a": 1}'.encode("utf-16")).message
 
 
@@ -71,13 +72,13 @@ def test_utf_16_is_no_json() -> None:
         (b'{"seed": ' + b"9" * 5000 + b"}", "seed"),
     ],
 )
-def test_what_only_python_reads_is_placed(body: bytes, param: str) -> None:
+def test_lone_surrogates_and_infinite_numbers_are_located(body: bytes, param: str) -> None:
     error = fault(body)
     assert error.param == param
     assert param in error.message
 
 
-def test_a_good_pair_is_one_character() -> None:
+def test_surrogate_pair_is_one_character() -> None:
     assert parse_object(rb'{"a": "\ud83d\ude00"}') == {"a": "😀"}
 
 
@@ -105,22 +106,50 @@ def test_depth_at_the_limit_and_one_above() -> None:
 
 
 def test_number_of_values_at_the_limit_and_one_above() -> None:
-    room = MAX_JSON_VALUES - 1  # The object and the list have a bracket each, and no comma stands before the first.
+    room = MAX_JSON_VALUES - 1  # The object and the list have a bracket each; the first value has no comma.
     assert len(parse_object(b'{"a":[' + b",".join([b"1"] * room) + b"]}")["a"]) == room
     assert "values" in fault(b'{"a":[' + b",".join([b"1"] * (room + 1)) + b"]}").message
 
 
 @pytest.mark.parametrize("piece", ["[],", "a,{", '\\",', "\\\\,", '\\\\\\",[', "\\n,,"])
-def test_separators_in_strings_are_no_values(piece: str) -> None:
+def test_separators_in_strings_are_not_counted(piece: str) -> None:
     body = ('{"a":"' + piece * MAX_JSON_VALUES + '"}').encode()
     assert parse_object(body) == json.loads(body)
 
 
-def test_many_strings_are_many_values() -> None:
+def test_strings_are_counted() -> None:
     for text in (b'"",', b'"\\\\",', b'"\\"",', b'"a,b",'):
         assert "values" in fault(b'{"a":[' + text * (MAX_JSON_VALUES + 1) + b"1]}").message
 
 
-def test_spelling() -> None:
-    assert spell(("messages", 0, "content", 12, "text")) == "messages[0].content[12].text"
-    assert spell(()) == ""
+def test_format_path() -> None:
+    assert format_path(("messages", 0, "content", 12, "text")) == "messages[0].content[12].text"
+    assert format_path(()) == ""
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["application/json", "Application/JSON", "application/json; charset=utf-8", 'application/json;charset="UTF-8"',
+     " application/json ", "application/json; profile=x"],
+)  # fmt: skip
+def test_json(value: str) -> None:
+    check_json_headers(Headers({"content-type": value}))
+
+
+def test_missing_content_type_is_json() -> None:
+    check_json_headers(Headers({}))
+    with pytest.raises(UnsupportedMediaType):
+        check_json_headers(Headers({"content-encoding": "gzip"}))
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"content-type": ""}, {"content-type": "text/plain"}, {"content-type": "application/x-www-form-urlencoded"},
+     {"content-type": "application/jsonx"}, {"content-type": "application/json; charset=latin-1"},
+     {"content-type": "multipart/form-data; boundary=application/json"},
+     {"content-type": "application/json", "content-encoding": "gzip"}],
+    ids=str,
+)  # fmt: skip
+def test_other_media_types_are_refused(headers: dict[str, str]) -> None:
+    with pytest.raises(UnsupportedMediaType):
+        check_json_headers(Headers(headers))

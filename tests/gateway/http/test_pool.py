@@ -1,4 +1,4 @@
-"""Connections: never more than the limit, and the newcomer is in."""
+"""The connection pool: never more than the limit, and new connections are accepted."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_never_more_than_the_limit(steps: list[tuple[str, int]]) -> None:
         assert len(open_ones) <= 4
 
 
-def test_the_one_that_is_idle_for_longest_is_ended() -> None:
+def test_longest_idle_connection_is_evicted() -> None:
     pool = ConnectionPool(3)
     open_ones: list[Fake] = []
     first, second, third = (Fake(pool, open_ones) for _ in range(3))
@@ -49,7 +49,7 @@ def test_the_one_that_is_idle_for_longest_is_ended() -> None:
     assert third not in open_ones
 
 
-def test_a_newcomer_does_not_end_who_is_served() -> None:
+def test_busy_connections_are_not_evicted() -> None:
     pool = ConnectionPool(1)
     open_ones: list[Fake] = []
     first = Fake(pool, open_ones)
@@ -74,7 +74,7 @@ def test_the_limit_on_files(
     assert 0 < allowed < (after or before)[0]
 
 
-def test_a_system_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_limit_that_cannot_be_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: int, limits: tuple[int, int]) -> None:
         raise ValueError("not allowed to raise maximum limit")
 

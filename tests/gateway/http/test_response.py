@@ -1,4 +1,4 @@
-"""Answers as bytes, read back by parsers that are not ours."""
+"""Answers as bytes, parsed with h11."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TEXT = [(b"content-type", b"text/plain")]
 
 
 def parsed(data: bytes, *, method: str = "GET", version: str = "1.1") -> tuple[int, bytes]:
-    """Status and body, as h11 reads them when the connection ends behind ``data``."""
+    """Status and body, as h11 reads them when the connection ends after ``data``."""
     client = h11.Connection(h11.CLIENT)
     client.send(h11.Request(method=method, target="/", headers=[("host", "x")]))
     client.send(h11.EndOfMessage())
@@ -37,7 +37,7 @@ def parsed(data: bytes, *, method: str = "GET", version: str = "1.1") -> tuple[i
     probes=st.lists(st.integers(0, 3), min_size=7, max_size=7),
     has_length=st.booleans(),
 )
-def test_every_answer_can_be_read_wherever_it_was_probed(
+def test_probes_keep_the_answer_readable(
     pieces: list[bytes], version: str, probes: list[int], has_length: bool
 ) -> None:
     response = Response("GET", version, keep_alive=True)
@@ -51,7 +51,7 @@ def test_every_answer_can_be_read_wherever_it_was_probed(
     assert (b"chunked" in data.partition(b"\r\n\r\n")[0]) == (version == "1.1" and not has_length)
 
 
-def test_there_are_only_so_many_bytes_to_be_sent_ahead() -> None:
+def test_probes_before_the_head_are_limited() -> None:
     response = Response("GET", "1.1", keep_alive=False)
     assert b"".join(response.probe() for _ in range(20)) + b"200" == b"HTTP/1.1 200"
     assert response.start(200, []).startswith(b"200 OK\r\n")
@@ -62,12 +62,12 @@ def test_there_are_only_so_many_bytes_to_be_sent_ahead() -> None:
     [("1.1", True, b""), ("1.1", False, b"connection: close"), ("1.0", True, b"connection: keep-alive"),
      ("1.0", False, b"connection: close")],
 )  # fmt: skip
-def test_what_is_said_of_the_connection(version: str, keep_alive: bool, line: bytes) -> None:
+def test_connection_header(version: str, keep_alive: bool, line: bytes) -> None:
     head = Response("GET", version, keep_alive=keep_alive).start(200, [(b"content-length", b"0")])
     assert [each for each in head.split(b"\r\n") if each.startswith(b"connection")] == ([line] if line else [])
 
 
-def test_the_application_may_end_the_connection() -> None:
+def test_application_can_close_the_connection() -> None:
     response = Response("GET", "1.1", keep_alive=True)
     assert response.start(408, [(b"connection", b"close"), (b"content-length", b"0")]).count(b"connection: close") == 1
     assert not response.keep_alive
@@ -83,7 +83,7 @@ def test_answers_without_a_body(method: str, status: int) -> None:
 
 
 @pytest.mark.parametrize("pieces", [[b"abcdef"], [b"abc", b"def"], [b"abcd"], [b""]])
-def test_a_body_of_another_length_than_promised(pieces: list[bytes]) -> None:
+def test_body_must_match_content_length(pieces: list[bytes]) -> None:
     response = Response("GET", "1.1", keep_alive=True)
     response.start(200, [(b"content-length", b"5")])
     with pytest.raises(ValueError, match="length"):
@@ -91,11 +91,11 @@ def test_a_body_of_another_length_than_promised(pieces: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("value", [b"a\r\nb: c", b"a\nb", b"a\x00", b"\x7f"])
-def test_a_header_is_one_line(value: bytes) -> None:
+def test_control_characters_in_headers_are_refused(value: bytes) -> None:
     with pytest.raises(ValueError, match="control"):
         Response("GET", "1.1", keep_alive=True).start(200, [(b"x", value)])
 
 
-def test_a_refusal_is_a_whole_answer() -> None:
+def test_refusal_is_a_complete_response() -> None:
     problem = Problem(400, "no")
     assert parsed(refusal(problem)) == (400, problem.body)

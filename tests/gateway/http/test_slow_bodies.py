@@ -1,4 +1,4 @@
-"""Clients that send their bodies slowly, or never: they hold nothing that others need."""
+"""Clients that send their bodies slowly, or never, do not affect others."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def open_slow(stack: Stack, exits: AsyncExitStack, count: int) -> list[asy
     return readers
 
 
-async def test_more_slow_bodies_than_permits_are_in_nobodys_way() -> None:
+async def test_slow_bodies_hold_no_permits() -> None:
     async with scripted_stack(max_concurrent_requests=2) as stack, AsyncExitStack() as exits:
         await open_slow(stack, exits, 20)
         await until(lambda: stack.gateway.bodies.num_readers == 20)
@@ -35,7 +35,7 @@ async def test_more_slow_bodies_than_permits_are_in_nobodys_way() -> None:
         assert stack.gateway.bodies.num_readers == 20
 
 
-async def test_at_the_bound_newcomers_from_the_same_address_get_in() -> None:
+async def test_new_bodies_are_accepted_at_the_limit() -> None:
     async with scripted_stack(max_partial_bodies_per_client=5) as stack, AsyncExitStack() as exits:
         readers = await open_slow(stack, exits, 12)
         await until(lambda: stack.gateway.bodies.num_readers == 5)
@@ -51,7 +51,7 @@ async def test_at_the_bound_newcomers_from_the_same_address_get_in() -> None:
     [{"body_timeout": 0.1}, {"body_grace_seconds": 0.1}, {"max_partial_bodies": 1, "body_grace_seconds": 0.1}],
     ids=str,
 )
-async def test_a_slow_body_gets_a_408_and_its_connection_is_closed(settings: dict[str, Any]) -> None:
+async def test_slow_body_gets_a_408(settings: dict[str, Any]) -> None:
     async with scripted_stack(**settings) as stack, opened(stack) as (reader, writer):
         writer.write(SLOW)
         status, headers, body = parse(await asyncio.wait_for(reader.read(), 20))
@@ -63,7 +63,7 @@ async def test_a_slow_body_gets_a_408_and_its_connection_is_closed(settings: dic
         await until(lambda: not stack.http_server.server_state.connections)
 
 
-async def test_a_body_that_drips_below_the_rate_is_ended_while_it_drips() -> None:
+async def test_dripping_body_gets_a_408() -> None:
     async with scripted_stack(body_grace_seconds=0.3) as stack, opened(stack) as (reader, writer):
         writer.write(SLOW)
         answer = asyncio.create_task(reader.readline())
@@ -73,7 +73,7 @@ async def test_a_body_that_drips_below_the_rate_is_ended_while_it_drips() -> Non
         assert b"408" in await answer
 
 
-async def test_draining_ends_bodies_that_are_still_coming() -> None:
+async def test_draining_ends_slow_bodies() -> None:
     async with scripted_stack() as stack, opened(stack) as (reader, writer):
         writer.write(SLOW)
         await until(lambda: stack.gateway.bodies.num_readers == 1)
@@ -84,7 +84,7 @@ async def test_draining_ends_bodies_that_are_still_coming() -> None:
         assert (await stack.chat()).status_code == 503
 
 
-async def test_held_bodies_do_not_keep_the_server_from_ending() -> None:
+async def test_slow_bodies_do_not_block_shutdown() -> None:
     async with scripted_stack() as stack, opened(stack) as (reader, writer):
         writer.write(SLOW)
         await until(lambda: stack.gateway.bodies.num_readers == 1)
@@ -94,8 +94,8 @@ async def test_held_bodies_do_not_keep_the_server_from_ending() -> None:
             await asyncio.wait_for(reader.read(), 20)
 
 
-async def test_the_rest_of_a_body_that_is_answered_before_its_end_has_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for this body: the route is not there."""
+async def test_rest_of_an_answered_body_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The application does not read this body: the route does not exist."""
     monkeypatch.setattr("gateway.http.connection.DISCARD_SECONDS", 0.2)
     async with scripted_stack() as stack, opened(stack) as (reader, writer):
         writer.write(SLOW.replace(b"/v1/chat/completions", b"/nowhere"))
@@ -103,7 +103,7 @@ async def test_the_rest_of_a_body_that_is_answered_before_its_end_has_a_time(mon
         await asyncio.wait_for(reader.read(), 20)
 
 
-async def test_beyond_the_limit_of_connections_the_oldest_idle_one_is_closed() -> None:
+async def test_connection_limit_closes_the_longest_idle_one() -> None:
     async with scripted_stack(max_connections=3) as stack, AsyncExitStack() as exits:
         silent = [await exits.enter_async_context(opened(stack)) for _ in range(3)]
         await until(lambda: len(stack.http_server.server_state.connections) == 3)
@@ -116,7 +116,7 @@ async def test_beyond_the_limit_of_connections_the_oldest_idle_one_is_closed() -
         assert len(stack.http_server.server_state.connections) <= 3
 
 
-async def test_a_flood_of_connections_that_say_nothing() -> None:
+async def test_flood_of_silent_connections() -> None:
     async with scripted_stack(max_connections=10) as stack:
         host, port = address_of(stack)
         pairs = [await asyncio.open_connection(host, port) for _ in range(50)]

@@ -1,4 +1,4 @@
-"""Clients that stop reading: after a while their connections end, and with them the work that was done for them."""
+"""Clients that stop reading: after a while their connections are closed and their requests aborted."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def at_once(call: GenerateCall) -> None:
 
 
 def silent_client(stack: Stack, **fields: Any) -> socket.socket:
-    """It asks and never reads; its system takes little for it."""
+    """It sends a request and never reads; its receive buffer is small."""
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     client.connect(address_of(stack))
@@ -40,7 +40,7 @@ def silent_client(stack: Stack, **fields: Any) -> socket.socket:
 
 
 @pytest.mark.parametrize(("run", "stream"), [(endlessly, True), (at_once, True), (at_once, False)])
-async def test_a_write_that_stalls_ends_the_request(run: Any, stream: bool) -> None:
+async def test_stalled_write_aborts_the_request(run: Any, stream: bool) -> None:
     async with scripted_stack(ScriptedEngine(run), write_timeout=0.3) as stack:
         with silent_client(stack, stream=stream):
             await until(lambda: bool(stack.http_server.server_state.connections))
@@ -48,7 +48,7 @@ async def test_a_write_that_stalls_ends_the_request(run: Any, stream: bool) -> N
             await stack.until_idle()
 
 
-async def test_what_waits_for_a_client_is_little() -> None:
+async def test_write_buffer_is_bounded() -> None:
     async with scripted_stack(ScriptedEngine(endlessly)) as stack:
         with silent_client(stack, stream=True):
             await until(lambda: bool(stack.http_server.server_state.connections))
@@ -58,8 +58,8 @@ async def test_what_waits_for_a_client_is_little() -> None:
             assert connection.transport.get_write_buffer_size() < 2 * 2**20
 
 
-async def test_a_client_that_reads_slowly_but_reads_is_not_given_up() -> None:
-    """What it reads in the setting's time is less than waits in the system, so that our own buffer stays as it is."""
+async def test_slow_but_steady_reader_is_kept() -> None:
+    """It reads less per timeout than the kernel buffers, so that the gateway's own buffer does not shrink."""
     async with scripted_stack(ScriptedEngine(at_once), write_timeout=1.0) as stack:
         with silent_client(stack, stream=False) as client:
             client.setblocking(False)
@@ -73,7 +73,7 @@ async def test_a_client_that_reads_slowly_but_reads_is_not_given_up() -> None:
             assert not connection.transport.is_closing()
 
 
-async def test_an_answer_that_nobody_reads_does_not_keep_a_closed_connection() -> None:
+async def test_unread_answer_does_not_keep_a_connection_open() -> None:
     async with scripted_stack(ScriptedEngine(at_once), write_timeout=0.3) as stack:
         client = socket.socket()
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

@@ -1,4 +1,4 @@
-"""Bytes to and from a running gateway, as a test spells them."""
+"""Raw bytes to and from a running gateway."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def connect(stack: Stack) -> socket.socket:
 
 
 def read_all(connection: socket.socket) -> bytes:
-    """Until the server ends its side. Raises ``ConnectionResetError``."""
+    """Read until the server ends its side. Raises ``ConnectionResetError``."""
     received = b""
     while piece := connection.recv(2**16):
         received += piece
@@ -37,7 +37,7 @@ def parse(received: bytes) -> tuple[int, dict[str, str], bytes]:
 
 
 def answer_to(stack: Stack, *pieces: bytes) -> tuple[int, dict[str, str], bytes]:
-    """The answer to some bytes, read until the server closes."""
+    """The answer to these bytes, read until the server closes."""
     with closing(connect(stack)) as connection:
         with suppress(BrokenPipeError, ConnectionResetError):
             for piece in pieces:
@@ -50,7 +50,7 @@ def chat_body(*, model: str = MODEL, **fields: Any) -> bytes:
 
 
 def chat(body: bytes, *headers: str, version: str = "1.1", length: int | None = None) -> bytes:
-    """A whole request; ``length`` may promise another length than that of ``body``."""
+    """A whole request. ``length`` replaces the length of ``body`` in content-length."""
     lines = [
         f"POST /v1/chat/completions HTTP/{version}", "host: x", "content-type: application/json",
         f"content-length: {len(body) if length is None else length}", *headers,
@@ -60,7 +60,7 @@ def chat(body: bytes, *headers: str, version: str = "1.1", length: int | None = 
 
 @asynccontextmanager
 async def opened(stack: Stack, **options: Any) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """A connection, closed in the end."""
+    """A connection that is closed at the end."""
     reader, writer = await asyncio.open_connection(*address_of(stack), **options)
     try:
         yield reader, writer

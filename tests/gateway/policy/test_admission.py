@@ -25,7 +25,7 @@ async def test_at_the_limit_and_one_above() -> None:
     assert admission.in_use == 0
 
 
-async def test_a_request_counts_as_often_as_it_has_choices() -> None:
+async def test_request_counts_once_per_choice() -> None:
     admission = Admission(4)
     with admission.enter(Interrupt()) as first:
         first.grow(3)
@@ -51,7 +51,7 @@ async def test_many_choices_leave_room_for_others() -> None:
     assert admission.in_use == 0
 
 
-async def test_more_choices_than_there_will_ever_be_room_for() -> None:
+async def test_more_choices_than_the_limit() -> None:
     admission = Admission(4)
     with admission.enter(Interrupt()) as permit:
         permit.grow(4)
@@ -61,7 +61,7 @@ async def test_more_choices_than_there_will_ever_be_room_for() -> None:
     assert admission.in_use == 0
 
 
-async def test_a_failed_request_gives_its_place_back() -> None:
+async def test_failed_request_releases_its_permit() -> None:
     admission = Admission(1)
     with pytest.raises(ValueError, match="x"), admission.enter(Interrupt()):
         raise ValueError("x")
@@ -75,7 +75,7 @@ async def test_closed() -> None:
         pass
 
 
-async def test_idle_waits_for_what_is_in_work() -> None:
+async def test_idle_waits_for_requests_in_flight() -> None:
     admission = Admission(2)
     await admission.idle()
     with admission.enter(Interrupt()):
@@ -87,7 +87,7 @@ async def test_idle_waits_for_what_is_in_work() -> None:
     await waiting
 
 
-async def test_everything_in_work_can_be_ended() -> None:
+async def test_all_requests_in_flight_can_be_aborted() -> None:
     admission = Admission(3)
 
     async def work() -> None:

@@ -15,7 +15,7 @@ async def test_the_block_ends_with_the_error() -> None:
         async with Interrupt() as interrupt:
             asyncio.get_running_loop().call_soon(interrupt, Reason())
             await asyncio.sleep(60)
-    await asyncio.sleep(0)  # The task is not cancelled any more.
+    await asyncio.sleep(0)  # The task is no longer cancelled.
 
 
 async def test_the_first_call_counts() -> None:
@@ -26,7 +26,7 @@ async def test_the_first_call_counts() -> None:
             await asyncio.sleep(60)
 
 
-async def test_it_reaches_what_is_awaited_and_its_cleanup() -> None:
+async def test_interrupt_reaches_nested_awaits_and_cleanup() -> None:
     cleaned: list[str] = []
 
     async def work() -> None:
@@ -43,7 +43,7 @@ async def test_it_reaches_what_is_awaited_and_its_cleanup() -> None:
     assert cleaned == ["yes"]
 
 
-async def test_nothing_happens_outside_of_the_block() -> None:
+async def test_no_effect_outside_the_block() -> None:
     interrupt = Interrupt()
     interrupt(Reason())
     async with interrupt:
@@ -58,7 +58,7 @@ async def test_a_block_that_is_left_in_time_is_not_interrupted() -> None:
     await asyncio.sleep(0.02)
 
 
-async def test_an_error_of_the_block_goes_first() -> None:
+async def test_error_of_the_block_wins() -> None:
     with pytest.raises(ValueError, match="own"):
         async with Interrupt() as interrupt:
             interrupt.after(0, Reason())
@@ -69,7 +69,7 @@ async def test_an_error_of_the_block_goes_first() -> None:
     await asyncio.sleep(0)
 
 
-async def test_a_cancellation_from_elsewhere_is_one() -> None:
+async def test_foreign_cancellation_stays_a_cancellation() -> None:
     entered = asyncio.Event()
 
     async def work() -> None:
@@ -85,7 +85,7 @@ async def test_a_cancellation_from_elsewhere_is_one() -> None:
         await task
 
 
-async def test_both_at_once_is_a_cancellation() -> None:
+async def test_interrupt_and_cancellation_is_a_cancellation() -> None:
     interrupt = Interrupt()
 
     async def work() -> None:

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.replicas import health
-from gateway.replicas.balancer import Balancer, Replica
+from gateway.replicas.balancer import Balancer
+from gateway.replicas.replica import Replica
 from svclib.errors import InternalError, Unavailable
 from svclib.liveness import ProbePolicy
 from tests.gateway.running import Peer, until
@@ -18,15 +19,15 @@ from tests.gateway.scripted import ScriptedEngine
 
 
 class NamedClient:
-    """A client that only knows where it is."""
+    """A client without calls."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self.channel = channel
         self.closed = False
-        self.given_up = 0
+        self.num_aborts = 0
 
-    async def give_up(self) -> None:
-        self.given_up += 1
+    async def abort_all(self) -> None:
+        self.num_aborts += 1
 
     async def close(self) -> None:
         self.closed = True
@@ -55,7 +56,7 @@ def replicas(made: Names) -> list[Replica[NamedClient, str]]:
     return made._replicas
 
 
-async def test_nobody_is_ready() -> None:
+async def test_no_replica_is_ready() -> None:
     async with balancer(["a:1", "b:1"], ready=False) as made:
         with pytest.raises(Unavailable, match="engine") as caught, made.choose():
             pass
@@ -64,7 +65,7 @@ async def test_nobody_is_ready() -> None:
         assert made.addresses == {"a:1": False, "b:1": False}
 
 
-async def test_who_waited_longest_is_next_among_equals() -> None:
+async def test_least_recently_chosen_among_equals() -> None:
     async with balancer(["a:1", "b:1", "c:1"]) as made:
         seen = []
         for _ in range(6):
@@ -74,7 +75,7 @@ async def test_who_waited_longest_is_next_among_equals() -> None:
         assert seen[3:] == seen[:3]
 
 
-async def test_the_one_with_the_least_work_is_chosen() -> None:
+async def test_least_loaded_replica_is_chosen() -> None:
     async with balancer(["a:1", "b:1"]) as made:
         with made.choose(choices=5) as busy, made.choose() as idle:
             assert busy.address != idle.address
@@ -83,7 +84,7 @@ async def test_the_one_with_the_least_work_is_chosen() -> None:
                     assert chosen.address == idle.address
 
 
-async def test_who_is_to_be_avoided_is_only_chosen_when_alone() -> None:
+async def test_avoided_replica_is_chosen_only_without_others() -> None:
     async with balancer(["a:1", "b:1"]) as made:
         with made.choose(choices=9, avoid={"a:1"}) as chosen:
             assert chosen.address == "b:1"
@@ -94,7 +95,7 @@ async def test_who_is_to_be_avoided_is_only_chosen_when_alone() -> None:
             assert chosen.address == "a:1"
 
 
-async def test_only_the_ready_are_chosen() -> None:
+async def test_only_ready_replicas_are_chosen() -> None:
     async with balancer(["a:1", "b:1"]) as made:
         replicas(made)[0].info = None
         absent = replicas(made)[0].address
@@ -105,7 +106,7 @@ async def test_only_the_ready_are_chosen() -> None:
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 5)), max_size=30))
-def test_load_is_given_back(steps: list[tuple[bool, int]]) -> None:
+def test_load_is_released(steps: list[tuple[bool, int]]) -> None:
     async def run() -> None:
         async with balancer(["a:1", "b:1", "c:1"]) as made:
             held: list[ExitStack] = []
@@ -122,14 +123,14 @@ def test_load_is_given_back(steps: list[tuple[bool, int]]) -> None:
     asyncio.run(run())
 
 
-async def test_load_is_given_back_after_a_failure() -> None:
+async def test_load_is_released_after_a_failure() -> None:
     async with balancer(["a:1"]) as made:
         with pytest.raises(ValueError, match="x"), made.choose(choices=3):
             raise ValueError("x")
         assert replicas(made)[0].in_flight == 0
 
 
-async def test_a_replica_is_followed_through_its_life() -> None:
+async def test_health_of_a_replica_through_its_life() -> None:
     peer = Peer(ScriptedEngine(), serving=False)
     await peer.start()
     made: Names = Balancer("engine", [peer.address], NamedClient, describe)
@@ -152,7 +153,7 @@ async def test_a_replica_is_followed_through_its_life() -> None:
     await peer.stop()
 
 
-async def test_who_cannot_describe_itself_is_not_ready_until_it_can() -> None:
+async def test_replica_without_a_description_is_not_ready() -> None:
     asked = 0
 
     async def moody(client: NamedClient) -> str:
@@ -161,40 +162,40 @@ async def test_who_cannot_describe_itself_is_not_ready_until_it_can() -> None:
         if asked == 1:
             raise InternalError
         if asked == 2:
-            raise RuntimeError("something nobody foresaw")
-        return "at last"
+            raise RuntimeError("unexpected")
+        return "described late"
 
     peer = Peer(ScriptedEngine())
     await peer.start()
     made: Names = Balancer("engine", [peer.address], NamedClient, moody)
     made.start()
-    await until(lambda: list(made.infos) == ["at last"])
+    await until(lambda: list(made.infos) == ["described late"])
     await made.stop()
     await peer.stop()
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Silence is noticed after some hundredths of a second."""
+    """A hang is noticed after some tenths of a second."""
     monkeypatch.setattr(health, "PROBE_POLICY", ProbePolicy(interval=0.02, timeout=0.2, max_failures=2))
 
 
-def test_silence_is_noticed_within_three_seconds() -> None:
+def test_hang_is_noticed_within_three_seconds() -> None:
     assert health.PROBE_POLICY.longest <= 3.0
-    assert health.PROBE_POLICY.max_failures > 1, "a gateway that was blocked itself would count every peer as hung"
+    assert health.PROBE_POLICY.max_failures > 1, "a gateway that is slow itself would take all replicas for hanging"
 
 
-async def test_a_replica_that_does_not_answer_is_not_ready_until_it_does(impatient: None) -> None:
+async def test_unresponsive_replica_is_not_ready(impatient: None) -> None:
     peer = Peer(ScriptedEngine())
     await peer.start()
     made: Names = Balancer("engine", [peer.address], NamedClient, describe)
     made.start()
     await until(lambda: list(made.infos) == ["described"])
     client = replicas(made)[0].client
-    assert client.given_up == 0
+    assert client.num_aborts == 0
     peer.pausable.answering.clear()
     await until(lambda: made.infos == {})
-    await until(lambda: client.given_up > 0)
+    await until(lambda: client.num_aborts > 0)
     peer.pausable.answering.set()
     await until(lambda: list(made.infos) == ["described"])
     assert not client.closed
@@ -202,7 +203,7 @@ async def test_a_replica_that_does_not_answer_is_not_ready_until_it_does(impatie
     await peer.stop()
 
 
-async def test_a_replica_that_is_late_once_stays_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_late_answer_keeps_a_replica_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "PROBE_POLICY", ProbePolicy(interval=0.02, timeout=0.6, max_failures=2))
     peer = Peer(ScriptedEngine())
     await peer.start()
@@ -215,13 +216,13 @@ async def test_a_replica_that_is_late_once_stays_ready(monkeypatch: pytest.Monke
         peer.pausable.answering.set()
         await asyncio.sleep(0.7)
         assert list(made.infos) == ["described"]
-    assert replicas(made)[0].client.given_up == 0
+    assert replicas(made)[0].client.num_aborts == 0
     await made.stop()
     await peer.stop()
 
 
-async def test_the_time_in_which_a_replica_is_away_is_not_held_against_it(impatient: None) -> None:
-    """One that is started again has answered no question for a while."""
+async def test_restarts_do_not_count_as_unresponsive(impatient: None) -> None:
+    """A restarted replica has answered no health check for a while."""
     peer = Peer(ScriptedEngine())
     await peer.start()
     made: Names = Balancer("engine", [peer.address], NamedClient, describe)
@@ -234,6 +235,6 @@ async def test_the_time_in_which_a_replica_is_away_is_not_held_against_it(impati
         await asyncio.sleep(0.5)
         await peer.start()
     await until(lambda: list(made.infos) == ["described"])
-    assert client.given_up == 0
+    assert client.num_aborts == 0
     await made.stop()
     await peer.stop()

@@ -1,4 +1,4 @@
-"""The engines' load in the gateway's own metrics."""
+"""The engines' load in the gateway's metrics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMES = ("vllm:num_requests_running", "vllm:num_requests_waiting")
 
 
 class Loaded(ScriptedEngine):
-    """An engine with so much to do, which it tells unless it hangs."""
+    """An engine with a given load, which it reports unless it hangs."""
 
     def __init__(self, running: int, waiting: int) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ async def scrape(client: httpx2.AsyncClient) -> tuple[float, ...]:
     return read((await client.get("/metrics")).text)
 
 
-async def test_loads_are_added_up_over_the_engines() -> None:
+async def test_loads_are_summed_over_engines() -> None:
     engines = [Loaded(3, 40), Loaded(2, 5)]
     async with scripted_stack(list(engines)) as stack, stack.http() as client:
         assert await scrape(client) == (5, 45)
@@ -52,7 +52,7 @@ async def test_loads_are_added_up_over_the_engines() -> None:
         assert await scrape(client) == (11, 45)
 
 
-async def test_an_engine_that_is_gone_counts_no_more() -> None:
+async def test_lost_engine_is_not_counted() -> None:
     async with scripted_stack([Loaded(3, 40), Loaded(2, 5)]) as stack, stack.http() as client:
         await stack.peers["engine"][0].stop()
         await until(lambda: sum(stack.gateway.peers()["engine"].values()) == 1)
@@ -62,7 +62,7 @@ async def test_an_engine_that_is_gone_counts_no_more() -> None:
         assert await scrape(client) == (0, 0)
 
 
-async def test_an_engine_that_does_not_tell_holds_up_no_scrape() -> None:
+async def test_hanging_engine_does_not_block_scrapes() -> None:
     silent = Loaded(3, 40)
     silent.telling.clear()
     async with scripted_stack([silent, Loaded(2, 5)]) as stack, stack.http() as client:
@@ -72,7 +72,7 @@ async def test_an_engine_that_does_not_tell_holds_up_no_scrape() -> None:
         assert await scrape(client) == (5, 45)
 
 
-async def test_the_port_for_metrics_alone_tells_the_same() -> None:
+async def test_separate_metrics_port_has_the_loads() -> None:
     async with scripted_stack([Loaded(3, 40), Loaded(2, 5)]) as stack, httpx2.AsyncClient(trust_env=False) as client:
         endpoint = serve_metrics(stack.gateway.metrics.registry, "127.0.0.1", 0)
         try:

@@ -28,7 +28,7 @@ OTHER_T, OTHER_D, OTHER_E = (
 
 
 def _balancer(name: str, infos: list[Any], make_client: Any) -> Any:
-    """One replica for each info; None: it is not ready."""
+    """One replica for each description; None: not ready."""
     balancer = Balancer(name, [f"{name}:{number}" for number in range(len(infos))], make_client, lambda _: None)  # type: ignore[arg-type, return-value, var-annotated]
     for replica, info in zip(balancer._replicas, infos, strict=True):
         replica.info = info
@@ -54,7 +54,7 @@ async def deployment(
 
 
 def chosen(made: Deployment) -> list[str]:
-    """The replicas that a request gets."""
+    """The addresses of the replicas that a request gets."""
     served = made.find()
     with (
         served.tokenizers.choose() as tokenizer,
@@ -75,7 +75,7 @@ async def test_names() -> None:
             assert len(caught.value.message) < 200
 
 
-async def test_one_group_is_the_normal_case() -> None:
+async def test_agreeing_replicas_are_one_group() -> None:
     async with deployment([T, T], [ENGINE, ENGINE], [D, None]) as made:
         (group,) = made.groups
         assert group.engines.addresses == ["engine:0", "engine:1"]
@@ -85,14 +85,14 @@ async def test_one_group_is_the_normal_case() -> None:
         }  # fmt: skip
 
 
-async def test_who_is_not_ready_is_named() -> None:
+async def test_services_that_are_not_ready_are_named() -> None:
     async with deployment([T], [None], []) as made:
         with pytest.raises(Unavailable, match="not ready: engine, detokenizer"):
             made.find()
 
 
-async def test_replicas_that_do_not_agree_are_kept_apart() -> None:
-    """Each engine goes with the tokenizer whose ids it has, and that one with its own detokenizer."""
+async def test_disagreeing_replicas_form_groups() -> None:
+    """An engine is grouped with the tokenizer of its vocabulary, and with that one's detokenizer."""
     larger = replace(OTHER_E, vocab_size=64)
     smaller = replace(ENGINE, vocab_size=44)
     async with deployment([T, OTHER_T], [smaller, larger], [OTHER_D, D]) as made:
@@ -107,7 +107,7 @@ async def test_replicas_that_do_not_agree_are_kept_apart() -> None:
             assert said in warning
 
 
-async def test_the_least_busy_group_gets_the_request() -> None:
+async def test_least_loaded_group_is_chosen() -> None:
     async with deployment([T], [ENGINE, ENGINE, OTHER_E], [D]) as made:
         assert [group.engines.info for group in made.groups] == [ENGINE, OTHER_E]
         with made.groups[0].engines.choose(choices=2):
@@ -116,7 +116,7 @@ async def test_the_least_busy_group_gets_the_request() -> None:
             assert chosen(made)[1] in {"engine:0", "engine:1"}
 
 
-async def test_who_agrees_with_nobody_is_not_used() -> None:
+async def test_replica_without_a_group_is_not_used() -> None:
     strange = replace(T, template_version="v2")
     async with deployment([T, T, strange], [ENGINE, replace(ENGINE, vocab_size=39)], [D]) as made:
         for _ in range(5):
@@ -127,13 +127,13 @@ async def test_who_agrees_with_nobody_is_not_used() -> None:
         assert "engine:1" in engine
 
 
-async def test_nobody_agrees() -> None:
+async def test_no_replicas_agree() -> None:
     async with deployment([T], [ENGINE], [OTHER_D]) as made:
         with pytest.raises(Unavailable, match="the tokenizer has 40 token ids and the detokenizer has 45"):
             made.find()
 
 
-async def test_a_change_is_seen() -> None:
+async def test_refresh_after_a_change() -> None:
     async with deployment([T], [ENGINE], [D]) as made:
         assert made.find().model.max_context_length == made.max_context_length == 100
         made.engines._replicas[0].info = replace(ENGINE, max_context_length=7)

@@ -1,4 +1,4 @@
-"""Chat requests as tests look at them."""
+"""Access to chat requests for tests."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from gateway.generation.request import Conversation
 
 
 def conversation(request: ChatRequest) -> Conversation:
-    """What the chat template will render."""
+    """The conversation that the chat template renders."""
     assert isinstance(request.generation.prompt, Conversation)
     return request.generation.prompt

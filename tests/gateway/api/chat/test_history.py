@@ -1,4 +1,4 @@
-"""Messages as clients send them back that got them from other servers: accepted, and nothing in them lost."""
+"""Messages that clients send back from other servers' answers: accepted, with nothing lost."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from openai.types.chat import ChatCompletionMessage, ParsedChatCompletionMessage
 
-from gateway.api.chat.schema import read_chat
+from gateway.api.chat.read import read_chat
 from gateway.generation import request as chat
 from tests.gateway.api.chat.reading import conversation
 
@@ -16,7 +16,7 @@ WHY = {"role": "user", "content": "why?"}
 
 
 def sent_back(message: dict[str, Any]) -> chat.Message:
-    """An assistant's message as it is read between two of the user; no field of it may be unknown."""
+    """An assistant message, read between two user messages with unknown fields rejected."""
     document = {"model": "m", "messages": [HI, message, WHY]}
     return conversation(read_chat(document, reject_unknown=True)).messages[1]
 
@@ -26,7 +26,7 @@ def call(arguments: Any = "{}", **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("arguments", ["", " ", "\n", None])
-def test_a_call_without_arguments(arguments: str | None) -> None:
+def test_missing_arguments_are_an_empty_object(arguments: str | None) -> None:
     assert sent_back({"role": "assistant", "content": None, "tool_calls": [call(arguments)]}).tool_calls == (
         chat.ToolCall("c1", "f", "{}"),
     )
@@ -34,7 +34,7 @@ def test_a_call_without_arguments(arguments: str | None) -> None:
     assert sent_back({"role": "assistant", "tool_calls": [missing]}).tool_calls == (chat.ToolCall("c1", "f", "{}"),)
 
 
-def test_arguments_stay_as_they_were_written() -> None:
+def test_arguments_are_not_rewritten() -> None:
     for text in ('{"a":  1}', " {} ", "null", "[", "0"):
         assert sent_back({"role": "assistant", "tool_calls": [call(text)]}).tool_calls[0].arguments == text
 
@@ -62,7 +62,7 @@ def test_arguments_stay_as_they_were_written() -> None:
     ],
     ids=str,
 )
-def test_what_was_said(message: dict[str, Any], content: Any) -> None:
+def test_content_and_refusal(message: dict[str, Any], content: Any) -> None:
     assert sent_back({"role": "assistant"} | message) == chat.Message("assistant", content)
 
 
@@ -75,7 +75,7 @@ def test_what_was_said(message: dict[str, Any], content: Any) -> None:
         {"type": "reasoning", "text": "hm"},
     ],
 )
-def test_thinking_among_the_parts(thinking: dict[str, Any]) -> None:
+def test_reasoning_parts(thinking: dict[str, Any]) -> None:
     parts = [thinking, {"type": "text", "text": "x"}]
     assert sent_back({"role": "assistant", "content": parts}) == chat.Message("assistant", ("x",), reasoning="hm")
     twice = {"role": "assistant", "content": parts, "reasoning_content": "hm"}
@@ -184,17 +184,17 @@ REPLAYED: list[tuple[str, dict[str, Any], chat.Message]] = [
 
 
 @pytest.mark.parametrize(("message", "read_as"), [row[1:] for row in REPLAYED], ids=[row[0] for row in REPLAYED])
-def test_what_clients_keep_of_an_answer(message: dict[str, Any], read_as: chat.Message) -> None:
+def test_replayed_messages_of_clients(message: dict[str, Any], read_as: chat.Message) -> None:
     assert sent_back(message) == read_as
 
 
 @pytest.mark.parametrize("role", ["system", "developer", "user"])
-def test_no_parts_are_an_empty_text(role: str) -> None:
+def test_empty_part_list_is_an_empty_text(role: str) -> None:
     document = {"model": "m", "messages": [{"role": role, "content": []}, HI]}
     assert conversation(read_chat(document, reject_unknown=True)).messages[0] == chat.Message(role, "")
 
 
-def test_a_tool_may_answer_with_no_parts() -> None:
+def test_empty_tool_result() -> None:
     calling = {"role": "assistant", "tool_calls": [call()]}
     document = {"model": "m", "messages": [HI, calling, {"role": "tool", "tool_call_id": "c1", "content": []}]}
     assert conversation(read_chat(document, reject_unknown=True)).messages[2].content == ""

@@ -1,4 +1,4 @@
-"""Bad requests over HTTP: each is a 4xx that names the field at fault, and the next good request is answered."""
+"""Bad requests over HTTP: each is a 4xx that names the field, and the next good request succeeds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOOL: dict[str, Any] = {"type": "function", "function": {"name": "f"}}
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """A request that is wrong in one way; ``param`` is what the answer must name, None for no field."""
+    """A request with one fault. ``param`` is the field that the answer must name; None: no field."""
 
     name: str
     body: bytes
@@ -37,7 +37,7 @@ def message(place: str, **given: Any) -> Bad:
 
 
 def literal(name: str, value: bytes, param: str | None = None) -> Bad:
-    """A value that no JSON writer would write."""
+    """A raw JSON value that no JSON writer would produce."""
     start = b'{"model":"simulated","messages":[{"role":"user","content":"hi"}],"'
     return Bad(f"{name} {value.decode(errors='replace')}"[:70], start + name.encode() + b'":' + value + b"}", param)
 
@@ -173,12 +173,12 @@ def good_request_works(stack: Stack) -> None:
     assert ask(stack, body, {}).json()["choices"][0]["message"]["content"] == "fine"
 
 
-def test_there_are_enough() -> None:
+def test_number_of_bad_requests() -> None:
     assert len({bad.body for bad in ALL}) > 150
 
 
 @pytest.mark.parametrize("bad", ALL, ids=lambda bad: bad.name)
-def test_bad_requests_are_refused_by_name(shared: Stack, bad: Bad) -> None:
+def test_bad_requests_name_the_field(shared: Stack, bad: Bad) -> None:
     answer = ask(shared, bad.body, bad.headers)
     assert answer.status_code == bad.status, answer.text
     assert answer.headers["content-type"] == "application/json"
@@ -192,8 +192,8 @@ def test_bad_requests_are_refused_by_name(shared: Stack, bad: Bad) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_broken_bodies_are_no_server_errors(shared: Stack, seed: int) -> None:
-    """A good body with some bytes changed, left out or doubled."""
+def test_corrupted_bodies_are_not_server_errors(shared: Stack, seed: int) -> None:
+    """A valid body with some bytes changed, removed or doubled."""
     chance = random.Random(seed)
     body = bytearray(
         json.dumps(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.api.chat.schema import read_chat
+from gateway.api.chat.read import read_chat
 from gateway.generation import request as chat
 from gateway.policy import limits
 from svclib.errors import InvalidRequest, Unsupported
@@ -46,7 +46,7 @@ def test_a_tool_result() -> None:
     )
 
 
-def test_what_a_client_sends_back_is_taken() -> None:
+def test_replayed_answer_is_accepted() -> None:
     answer: dict[str, Any] = {
         "role": "assistant", "content": "x", "refusal": None, "audio": None, "function_call": None, "tool_calls": None,
         "annotations": [], "reasoning_content": "hm", "reasoning": "hm",
@@ -55,11 +55,11 @@ def test_what_a_client_sends_back_is_taken() -> None:
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
-def test_thinking_has_two_names(name: str) -> None:
+def test_reasoning_has_two_names(name: str) -> None:
     assert read(HI, {"role": "assistant", "content": "x", name: "hm"})[1].reasoning == "hm"
 
 
-def test_thinking_under_two_names_must_agree() -> None:
+def test_reasoning_aliases_must_be_equal() -> None:
     error = fault(HI, {"role": "assistant", "content": "x", "reasoning": "a", "reasoning_content": "b"})
     assert error.param == "messages[1].reasoning"
 
@@ -129,14 +129,14 @@ FAULTS: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("param", "message"), FAULTS, ids=lambda value: str(value)[:80])
-def test_faults_are_placed(param: str, message: Any) -> None:
+def test_errors_name_the_field(param: str, message: Any) -> None:
     error = fault(HI, message)
     assert error.param == param
     assert error.message.startswith(param)
 
 
 @pytest.mark.parametrize("kind", ["image_url", "input_audio", "file", "video_url", "input_image"])
-def test_media_are_unsupported(kind: str) -> None:
+def test_media_parts_are_unsupported(kind: str) -> None:
     part = {"type": kind, kind: {"url": "http://169.254.169.254/x"}}
     error = fault({"role": "user", "content": [{"type": "text", "text": "look"}, part]})
     assert isinstance(error, Unsupported)
@@ -144,7 +144,7 @@ def test_media_are_unsupported(kind: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["audio", "function_call", "images", "prefix", "partial", "tools"])
-def test_parts_of_an_answer_that_no_template_can_express(name: str) -> None:
+def test_unsupported_message_fields(name: str) -> None:
     error = fault(HI, {"role": "assistant", "content": "x", name: {"id": "x"}})
     assert isinstance(error, Unsupported)
     assert error.param == f"messages[1].{name}"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.api.chat.schema import read_chat
+from gateway.api.chat.read import read_chat
 from gateway.generation import request as chat
 from gateway.policy import limits
 from svclib.errors import InvalidRequest, Unsupported
@@ -29,17 +29,17 @@ def fault(response_format: Any) -> InvalidRequest:
     return caught.value
 
 
-def test_text_is_no_constraint() -> None:
+def test_text_is_not_constrained() -> None:
     assert read(None) is None
     assert read({"type": "text"}) is None
     assert read({"type": "text", "json_schema": None}) is None
 
 
-def test_any_object() -> None:
+def test_json_object() -> None:
     assert read({"type": "json_object"}) == chat.JsonFormat(schema_json=None)
 
 
-def test_a_schema_is_handed_on_as_it_is() -> None:
+def test_schema_is_passed_unchanged() -> None:
     schema = {"type": "object", "properties": {"ß": {"enum": [1, 2.5, None]}}}
     found = read(with_schema(schema, description="d", strict=False))
     assert found is not None
@@ -67,11 +67,11 @@ def test_a_schema_is_handed_on_as_it_is() -> None:
         (with_schema({}, name=""), "response_format.json_schema.name must match"),
         (with_schema({}, strict="yes"), "response_format.json_schema.strict must be true or false"),
         (with_schema({}, description=5), "response_format.json_schema.description must be a string"),
-        (with_schema({"a": "x" * limits.MAX_SCHEMA_BYTES}), "larger than"),
+        (with_schema({"a": "x" * limits.MAX_SCHEMA_BYTES}), "must be at most"),
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_faults_are_placed_in_the_message(response_format: Any, place: str) -> None:
+def test_error_message_has_the_path(response_format: Any, place: str) -> None:
     error = fault(response_format)
     assert place in error.message
     assert not isinstance(error, Unsupported)
@@ -87,11 +87,11 @@ def test_faults_are_placed_in_the_message(response_format: Any, place: str) -> N
         {"type": "json_object", "json_schema": {"name": "x", "schema": {}}},
     ],
 )
-def test_a_schema_where_nobody_reads_it_is_an_error(response_format: Any) -> None:
+def test_misplaced_schema_is_an_error(response_format: Any) -> None:
     assert "response_format.json_schema" in fault(response_format).message
 
 
-def test_what_other_servers_know() -> None:
+def test_structural_tag_is_unsupported() -> None:
     assert isinstance(fault({"type": "structural_tag", "structures": []}), Unsupported)
 
 
@@ -103,20 +103,20 @@ def test_schemas_are_bounded_in_depth() -> None:
     assert "deep" in fault(with_schema({"a": {"a": deep}})).message
 
 
-def test_unknown_parts_are_named() -> None:
+def test_unknown_members_are_named() -> None:
     given = {"type": "json_schema", "mood": 1, "json_schema": {"name": "x", "schema": {"own": 1}, "colour": 1}}
     request = read_chat({"model": "m", "messages": HI, "response_format": given}, reject_unknown=False)
     assert request.ignored == ("response_format.mood", "response_format.json_schema.colour")
 
 
 @pytest.mark.parametrize("strict", [False, None])
-def test_only_a_strict_schema_must_be_strict(strict: bool | None) -> None:
+def test_strict_rules_apply_only_to_strict_schemas(strict: bool | None) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}}
     assert read(with_schema(schema, strict=strict))
     assert "additionalProperties" in fault(with_schema(schema, strict=True)).message
 
 
-def test_a_format_and_a_begun_answer_exclude_each_other() -> None:
+def test_response_format_with_continue_final_message() -> None:
     begun = [*HI, {"role": "assistant", "content": '{"a": '}]
     fields = {"model": "m", "messages": begun, "continue_final_message": True}
     read_chat(fields, reject_unknown=True)

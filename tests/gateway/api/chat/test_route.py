@@ -1,4 +1,4 @@
-"""The official client and plain HTTP against the real services with the simulated model."""
+"""The official client and plain HTTP, with the real services and the simulated model."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ ASKS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("ask", ASKS, ids=str)
-def test_stream_and_answer_tell_the_same(shared: Stack, ask: dict[str, Any]) -> None:
+def test_stream_and_answer_are_equal(shared: Stack, ask: dict[str, Any]) -> None:
     answer = post(shared, **ask).json()
     streamed = stream(shared, **ask, stream_options={"include_usage": True})
     assert streamed.done
@@ -111,12 +111,12 @@ def test_the_headers_of_a_stream(shared: Stack) -> None:
     assert response.headers["x-accel-buffering"] == "no"
 
 
-def test_thinking_is_counted(shared: Stack) -> None:
+def test_reasoning_tokens_are_counted(shared: Stack) -> None:
     usage = post(shared, **script("<think>", "hm", "</think>", "Yes.")).json()["usage"]
     assert 0 < usage["completion_tokens_details"]["reasoning_tokens"] < usage["completion_tokens"]
 
 
-def test_the_cache_shows_in_the_usage(shared: Stack) -> None:
+def test_cached_tokens_in_usage(shared: Stack) -> None:
     messages = [{"role": "user", "content": "a prompt that is long enough for a few blocks " * 4}]
     first = post(shared, **script("x"), messages=messages).json()["usage"]
     second = post(shared, **script("x"), messages=messages).json()["usage"]
@@ -124,7 +124,7 @@ def test_the_cache_shows_in_the_usage(shared: Stack) -> None:
     assert second["prompt_tokens_details"]["cached_tokens"] < second["prompt_tokens"]
 
 
-def test_a_drawn_seed_gives_the_same_again(shared: Stack) -> None:
+def test_drawn_seed_reproduces_the_output(shared: Stack) -> None:
     first = post(shared, max_tokens=20, temperature=1).json()
     again = post(shared, max_tokens=20, temperature=1, seed=first["seed"]).json()
     assert again["choices"] == first["choices"]
@@ -132,7 +132,7 @@ def test_a_drawn_seed_gives_the_same_again(shared: Stack) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, -1, -(2**63), 2**63 - 1])
-def test_seeds_come_back_as_they_were_given(shared: Stack, seed: int) -> None:
+def test_seed_is_returned(shared: Stack, seed: int) -> None:
     assert post(shared, max_tokens=1, seed=seed).json()["seed"] == seed
     assert stream(shared, max_tokens=1, seed=seed).seed == seed
 
@@ -145,7 +145,7 @@ def test_usage_in_every_chunk(shared: Stack) -> None:
     assert answer.usage["completion_tokens"] == counts[-1] == 3
 
 
-def test_the_name_that_was_asked_for_comes_back(shared: Stack) -> None:
+def test_requested_model_name_is_returned(shared: Stack) -> None:
     for name in ("simulated", "sim", "org/sim"):
         assert post(shared, model=name, max_tokens=1).json()["model"] == name
 
@@ -199,7 +199,7 @@ def test_the_sdk_reads_log_probabilities(client: OpenAI) -> None:
     assert all(top.logprob <= 0 for entry in entries for top in entry.top_logprobs)
 
 
-def test_a_conversation_with_a_tool_goes_through(client: OpenAI) -> None:
+def test_conversation_with_a_tool_result(client: OpenAI) -> None:
     call: Any = {"id": "c1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Zürich"}'}}
     answer = client.chat.completions.create(
         model="simulated",
@@ -215,7 +215,7 @@ def test_a_conversation_with_a_tool_goes_through(client: OpenAI) -> None:
     assert answer.choices[0].message.content == "It is sunny."
 
 
-def test_what_the_services_refuse_keeps_its_name(shared: Stack) -> None:
+def test_service_errors_keep_the_field_path(shared: Stack) -> None:
     bad_call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a":'}}
     response = post(shared, messages=[*HI, {"role": "assistant", "tool_calls": [bad_call]}])
     assert response.status_code == 400
@@ -223,7 +223,7 @@ def test_what_the_services_refuse_keeps_its_name(shared: Stack) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_prompts_and_limits_beyond_the_context(shared: Stack, stream: bool) -> None:
+def test_prompt_or_max_tokens_beyond_the_context(shared: Stack, stream: bool) -> None:
     long = post(shared, messages=[{"role": "user", "content": "x" * 100_000}], stream=stream)
     assert long.status_code == 400
     assert (long.json()["error"]["code"], long.json()["error"]["param"]) == ("context_length_exceeded", "messages")

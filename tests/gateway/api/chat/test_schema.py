@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from gateway.api.chat.read import read_chat
 from gateway.api.chat.request import ChatRequest
-from gateway.api.chat.schema import ChatCompletion, read_chat
+from gateway.api.chat.schema import ChatCompletion
 from gateway.api.chat.stream import StreamOptions
-from gateway.api.chat.unsupported import ASKS_FOR_NOTHING
+from gateway.api.chat.unsupported import UNSUPPORTED
 from gateway.generation import request as chat
 from gateway.policy import limits
 from svclib.errors import InvalidRequest
@@ -38,7 +39,7 @@ def test_required_fields(name: str) -> None:
     assert fault(**{name: None}).param == name
 
 
-def test_the_least_request() -> None:
+def test_minimal_request() -> None:
     names = chat.FieldNames(prompt="messages", logprobs="top_logprobs")
     prompt = chat.Conversation((chat.Message("user", "hi"),))
     assert read() == ChatRequest(chat.GenerationRequest("m", prompt, chat.Sampling(), names=names), ignored=())
@@ -47,12 +48,12 @@ def test_the_least_request() -> None:
 OPTIONAL = sorted(set(ChatCompletion.model_fields) - {"model", "messages"})
 
 
-@pytest.mark.parametrize("name", [*OPTIONAL, *ASKS_FOR_NOTHING, "anything_else"])
+@pytest.mark.parametrize("name", [*OPTIONAL, *UNSUPPORTED, "anything_else"])
 def test_null_is_absent(name: str) -> None:
     assert read(**{name: None}) == read()
 
 
-# Field, least and greatest good values, and bad ones on either side.
+# Field, valid values up to the limits, and invalid ones just beyond.
 RANGES: list[tuple[str, list[Any], list[Any]]] = [
     ("temperature", [0, 0.0, 1, 2, 2.0, 1e-300], [-0.001, 2.001, -1]),
     ("top_p", [0, 1, 0.5], [-0.001, 1.001]),
@@ -91,11 +92,11 @@ def test_integers_have_no_fraction(name: str, value: float) -> None:
 
 @pytest.mark.parametrize("name", ["stream", "logprobs", "ignore_eos", "skip_special_tokens", "continue_final_message"])
 @pytest.mark.parametrize("value", [1, 0, "true", "", [], {}], ids=repr)
-def test_truth_values_are_truth_values(name: str, value: Any) -> None:
+def test_booleans_are_booleans(name: str, value: Any) -> None:
     assert fault(**{name: value}).param == name
 
 
-def test_zero_is_a_value() -> None:
+def test_zero_is_not_absent() -> None:
     request = read(temperature=0, top_p=0, top_k=0, min_p=0, presence_penalty=0, min_tokens=0, seed=0)
     sampling = request.generation.sampling
     assert (sampling.temperature, sampling.top_p, sampling.top_k, sampling.min_p) == (0, 0, 0, 0)
@@ -130,7 +131,7 @@ def test_bias_keys_are_token_ids(key: str) -> None:
 
 
 @pytest.mark.parametrize("bias", [100.1, -101, "1", None, True, [1], float("nan")])
-def test_bias_values_are_small_numbers(bias: Any) -> None:
+def test_bias_values_are_limited(bias: Any) -> None:
     assert fault(logit_bias={"5": bias}).param == "logit_bias"
 
 
@@ -151,7 +152,7 @@ def test_logprobs() -> None:
     assert fault(logprobs=True, top_logprobs=-1).param == "top_logprobs"
 
 
-def test_two_names_for_the_limit() -> None:
+def test_max_tokens_has_an_alias() -> None:
     assert read(max_tokens=5).generation.sampling.max_tokens == 5
     assert read(max_completion_tokens=5).generation.sampling.max_tokens == 5
     assert read(max_tokens=5, max_completion_tokens=5).generation.sampling.max_tokens == 5
@@ -186,7 +187,7 @@ def test_continuing_the_last_message() -> None:
     assert both.param == "add_generation_prompt"
 
 
-def test_template_variables_are_passed_on_as_json() -> None:
+def test_template_variables_are_passed_as_json() -> None:
     assert (
         conversation(read(chat_template_kwargs={"a": [1, "ü"], "b": None})).template_kwargs_json
         == '{"a":[1,"ü"],"b":null}'
@@ -200,7 +201,7 @@ def test_template_variables_are_passed_on_as_json() -> None:
     assert fault(chat_template_kwargs={"a": "x" * (room + 1)}).param == "chat_template_kwargs"
 
 
-def test_what_cannot_change_the_output_is_accepted() -> None:
+def test_fields_without_effect_are_accepted() -> None:
     harmless = {
         "user": "u", "safety_identifier": "s", "prompt_cache_key": "k", "prompt_cache_retention": "24h",
         "service_tier": "auto", "store": False, "metadata": {"a": "b"}, "response_format": {"type": "text"},
@@ -245,7 +246,7 @@ def test_unknown_fields_may_have_any_name(name: str) -> None:
     assert read(**{name: 1}).ignored == (name,)
 
 
-def test_unknown_fields_can_be_refused() -> None:
+def test_unknown_fields_can_be_rejected() -> None:
     document = {"model": "m", "messages": HI, "frobnicate": 1}
     with pytest.raises(InvalidRequest) as caught:
         read_chat(document, reject_unknown=True)
@@ -258,7 +259,7 @@ def test_messages_are_bounded() -> None:
     assert fault(messages=HI * (limits.MAX_MESSAGES + 1)).param == "messages"
 
 
-def test_many_faults_are_one_short_error() -> None:
+def test_many_faults_give_one_short_error() -> None:
     error = fault(messages=[{"role": 5, "content": 7}] * 4000, temperature="x", n="y")
     assert error.param == "messages[0].role"
 

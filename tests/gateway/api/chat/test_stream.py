@@ -1,4 +1,4 @@
-"""The writer of streams and the collector of answers, compared: both must tell the same, however the output was cut."""
+"""Streamed and whole answers are equal, however the output was cut."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ logprobs = st.builds(
 
 @st.composite
 def deltas(draw: st.DrawFn, calls: list[int]) -> list[Delta]:
-    """Some deltas of one choice; ``calls`` are the calls that have begun."""
+    """Random deltas of one choice; ``calls`` are the indices of started calls."""
     made: list[Delta] = []
     for kind in draw(st.lists(st.sampled_from(["content", "reasoning", "begin", "go on"]), max_size=4)):
         match kind:
@@ -64,9 +64,9 @@ def deltas(draw: st.DrawFn, calls: list[int]) -> list[Delta]:
 
 @st.composite
 def runs(draw: st.DrawFn) -> tuple[int, list[list[Event]]]:
-    """Number of choices, and what came out for them, in batches, each choice ended by its last output."""
+    """A number of choices and their output in batches; the last output of a choice ends it."""
     choices = draw(st.integers(1, 3))
-    events: list[Event] = [Signal.BEGUN]
+    events: list[Event] = [Signal.STARTED]
     calls: dict[int, list[int]] = {index: [] for index in range(choices)}
     for index in draw(st.lists(st.integers(0, choices - 1), max_size=12)):
         formatted = Formatted(draw(deltas(calls[index])), draw(st.lists(logprobs, max_size=2)), None)
@@ -82,7 +82,7 @@ def runs(draw: st.DrawFn) -> tuple[int, list[list[Event]]]:
 
 def record_of(choices: int, batches: list[list[Event]]) -> RequestRecord:
     record = RequestRecord("req_1")
-    record.expect(choices)
+    record.begin(choices)
     record.prompt_tokens, record.cached_tokens, record.seed = 11, 4, -7
     for event in (event for batch in batches for event in batch):
         if isinstance(event, Output) and event.formatted.finish is not None:
@@ -111,7 +111,7 @@ def answer(choices: int, batches: list[list[Event]]) -> Any:
 
 
 @given(runs())
-def test_stream_and_answer_tell_the_same(run: tuple[int, list[list[Event]]]) -> None:
+def test_stream_and_answer_are_equal(run: tuple[int, list[list[Event]]]) -> None:
     streamed, whole = stream(*run, StreamOptions(include_usage=True)), answer(*run)
     assert streamed.done
     assert streamed.usage == whole["usage"]
@@ -129,7 +129,7 @@ def test_stream_and_answer_tell_the_same(run: tuple[int, list[list[Event]]]) -> 
 
 
 @given(runs())
-def test_usage_is_where_it_was_asked_for(run: tuple[int, list[list[Event]]]) -> None:
+def test_usage_only_where_requested(run: tuple[int, list[list[Event]]]) -> None:
     plain = stream(*run, StreamOptions())
     assert (plain.usage, set(plain.usages)) == (None, {None})
     asked = stream(*run, StreamOptions(include_usage=True))
@@ -141,8 +141,8 @@ def test_usage_is_where_it_was_asked_for(run: tuple[int, list[list[Event]]]) -> 
 
 
 @given(runs())
-def test_with_usage_asked_for_every_chunk_has_the_field(run: tuple[int, list[list[Event]]]) -> None:
-    """As in OpenAI's API: null in all but the last. Readers with a fixed schema rely on the key."""
+def test_include_usage_adds_the_field_to_every_chunk(run: tuple[int, list[list[Event]]]) -> None:
+    """As in OpenAI's API: null in all chunks but the last. Clients with a fixed schema need the key."""
     *chunks, last, done = stream_data(*run, StreamOptions(include_usage=True))
     assert done == DONE
     assert chunks
@@ -152,7 +152,7 @@ def test_with_usage_asked_for_every_chunk_has_the_field(run: tuple[int, list[lis
 
 
 @given(st.lists(st.sampled_from(["content", "reasoning"])), st.data())
-def test_joined_deltas_say_the_same(kinds: list[str], data: st.DataObject) -> None:
+def test_joined_deltas_keep_the_text(kinds: list[str], data: st.DataObject) -> None:
     made: list[Delta] = [
         ContentDelta(data.draw(texts)) if kind == "content" else ReasoningDelta(data.draw(texts)) for kind in kinds
     ]
@@ -164,7 +164,7 @@ def test_joined_deltas_say_the_same(kinds: list[str], data: st.DataObject) -> No
     assert all(type(left) is not type(right) for left, right in pairwise(joined))
 
 
-def test_pieces_of_one_call_are_joined_and_those_of_two_are_not() -> None:
+def test_only_deltas_of_one_call_are_joined() -> None:
     first, more = ToolCallDelta(0, "a", "f", "{"), ToolCallDelta(0, "", "", "}")
     second = ToolCallDelta(1, "b", "g", "{}")
     assert list(join([first, more, more, second])) == [first, ToolCallDelta(0, "", "", "}}"), second]
@@ -172,7 +172,7 @@ def test_pieces_of_one_call_are_joined_and_those_of_two_are_not() -> None:
     assert list(join([])) == []
 
 
-def test_only_neighbours_are_joined() -> None:
+def test_only_adjacent_deltas_are_joined() -> None:
     begun, more = ToolCallDelta(0, "a", "f", "{"), ToolCallDelta(0, "", "", "}")
     deltas: list[Delta] = [ContentDelta("x"), ReasoningDelta("y"), begun, ContentDelta("z"), more, more]
     assert list(join(deltas)) == [*deltas[:4], ToolCallDelta(0, "", "", "}}")]
@@ -190,7 +190,7 @@ DONE_AT_ONCE = Finish("stop", 1, 0)
 CALL = ToolCallDelta(0, "a", "f", "{}")
 
 
-def test_content_is_null_only_beside_something_else() -> None:
+def test_content_is_null_only_with_calls_or_reasoning() -> None:
     assert body(output(finish=DONE_AT_ONCE))["message"] == {"role": "assistant", "content": "", "refusal": None}
     called = body(output(CALL, finish=DONE_AT_ONCE))["message"]
     assert called["content"] is None
@@ -201,7 +201,7 @@ def test_content_is_null_only_beside_something_else() -> None:
     assert both["content"] == "x"
 
 
-def test_log_probabilities_without_text_have_a_chunk_of_their_own() -> None:
+def test_logprobs_without_text_get_their_own_chunk() -> None:
     half = TokenLogProb("�", -0.5, [240, 159], [])
     writer = ChunkWriter(IDENTITY, StreamOptions(), record_of(1, []), 1)
     (chunk,) = data_of(writer.events([output(logprobs=(half,))]).decode())
@@ -209,13 +209,13 @@ def test_log_probabilities_without_text_have_a_chunk_of_their_own() -> None:
     assert chunk["choices"][0]["logprobs"]["content"][0]["bytes"] == [240, 159]
 
 
-def test_what_says_nothing_is_not_written() -> None:
+def test_empty_output_is_not_written() -> None:
     writer = ChunkWriter(IDENTITY, StreamOptions(), record_of(1, []), 1)
-    assert writer.events([Signal.BEGUN, output()]) == b""
+    assert writer.events([Signal.STARTED, output()]) == b""
     assert writer.events([Signal.PING]) == b": ping\n\n"
 
 
-def test_line_ends_in_text_do_not_end_an_event() -> None:
+def test_newlines_in_text_do_not_end_an_event() -> None:
     writer = ChunkWriter(IDENTITY, StreamOptions(), record_of(1, []), 1)
     (chunk,) = data_of(writer.events([output(ContentDelta("a\n\ndata: b\r\u2028"))]).decode())
     assert chunk["choices"][0]["delta"]["content"] == "a\n\ndata: b\r\u2028"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.api.chat.schema import read_chat
+from gateway.api.chat.read import read_chat
 from gateway.api.chat.tool_results import check_results
 from gateway.generation import request as chat
 from svclib.errors import InvalidRequest
@@ -40,7 +40,7 @@ def read(*messages: Any) -> None:
         [calls("a"), result("a")],
     ],
 )
-def test_each_answers_a_call(messages: list[Any]) -> None:
+def test_valid_tool_results(messages: list[Any]) -> None:
     read(*messages)
 
 
@@ -60,24 +60,24 @@ def test_each_answers_a_call(messages: list[Any]) -> None:
         ("messages[1].tool_calls[2].id", [HI, calls("a", "b", "a"), result("a")]),
     ],
 )
-def test_one_that_answers_none_is_named(param: str, messages: list[Any]) -> None:
+def test_invalid_tool_results_name_the_field(param: str, messages: list[Any]) -> None:
     with pytest.raises(InvalidRequest) as caught:
         read(*messages)
     assert caught.value.param == param
     assert caught.value.message.startswith(param)
 
 
-def test_what_is_wrong_is_said() -> None:
+def test_error_messages() -> None:
     for messages, said in (
-        ([HI, calls("a"), result("b")], "names no call"),
-        ([HI, calls("a"), result("a"), result("a")], "has been answered"),
+        ([HI, calls("a"), result("b")], "is not the id of a call"),
+        ([HI, calls("a"), result("a"), result("a")], "already has a result"),
     ):
         with pytest.raises(InvalidRequest, match=said):
             read(*messages)
 
 
 @given(st.lists(st.lists(st.sampled_from("abcde"), unique=True, min_size=1), max_size=5), st.data())
-def test_any_conversation_whose_results_follow_their_calls(turns: list[list[str]], data: st.DataObject) -> None:
+def test_results_after_their_calls_are_valid(turns: list[list[str]], data: st.DataObject) -> None:
     messages = [chat.Message("user", "hi")]
     for ids in turns:
         messages.append(chat.Message("assistant", None, tool_calls=tuple(chat.ToolCall(i, "f", "{}") for i in ids)))

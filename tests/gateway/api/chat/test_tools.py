@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.api.chat.schema import read_chat
+from gateway.api.chat.read import read_chat
 from gateway.generation import request as chat
 from gateway.policy import limits
 from svclib.errors import InvalidRequest, Unsupported
@@ -62,6 +62,8 @@ FAULTS: list[tuple[str, Any]] = [
     ("tools[0].type", [{"type": "psychic", "function": {"name": "f"}}]),
     ("tools[0].type", [{"type": "custom", "custom": {"name": "f"}}]),
     ("tools[0].type", [{"type": 5}]),
+    ("tools[0].defer_loading", [tool() | {"defer_loading": True}]),
+    ("tools[0].defer_loading", [tool(defer_loading=True)]),
     ("tools[0].function", [{"type": "function"}]),
     ("tools[0].function", [{"type": "function", "function": None}]),
     ("tools[0].function", [{"type": "function", "function": "f"}]),
@@ -86,7 +88,7 @@ FAULTS: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("param", "tools"), FAULTS, ids=lambda value: str(value)[:60])
-def test_faults_are_placed(param: str, tools: Any) -> None:
+def test_errors_name_the_field(param: str, tools: Any) -> None:
     assert fault(tools=tools).param == param
 
 
@@ -106,7 +108,7 @@ def test_schemas_are_bounded_in_depth() -> None:
     assert fault(tools=[tool(parameters={"a": {"a": deep}})]).param == "tools[0].function.parameters"
 
 
-def test_none_offers_no_tools_and_still_checks_them() -> None:
+def test_tool_choice_none_removes_tools_but_checks_them() -> None:
     assert read(tools=[tool()], tool_choice="none") == ()
     assert read(tools=[tool()], tool_choice="auto") == (chat.Tool("f"),)
     assert fault(tools=[tool(""), tool()], tool_choice="none").param == "tools[0].function.name"
@@ -143,7 +145,7 @@ def test_choices(choice: Any, expected: chat.ToolChoice) -> None:
     assert [each.name for each in request.tools] == ([] if choice == "none" else ["f", "g"])
 
 
-def test_tools_of_another_kind_cannot_be_chosen() -> None:
+def test_custom_tool_choice_is_unsupported() -> None:
     error = fault(tools=[tool()], tool_choice={"type": "custom", "custom": {"name": "f"}})
     assert error.param == "tool_choice"
     assert isinstance(error, Unsupported)
@@ -160,13 +162,13 @@ def test_tools_of_another_kind_cannot_be_chosen() -> None:
         {"type": "allowed_tools", "mode": "auto", "tools": [named("f")]},
     ],
 )  # fmt: skip
-def test_choices_that_make_no_sense(choice: Any) -> None:
+def test_invalid_tool_choices(choice: Any) -> None:
     error = fault(tools=[tool()], tool_choice=choice)
     assert error.param == "tool_choice"
     assert not isinstance(error, Unsupported)
 
 
-def test_one_call_at_a_time() -> None:
+def test_parallel_tool_calls() -> None:
     assert read_whole().parallel_tool_calls
     assert read_whole(parallel_tool_calls=None, tools=[tool()]).parallel_tool_calls
     assert read_whole(parallel_tool_calls=True).parallel_tool_calls
@@ -174,7 +176,7 @@ def test_one_call_at_a_time() -> None:
     assert fault(parallel_tool_calls=1).param == "parallel_tool_calls"
 
 
-def test_a_call_cannot_go_on_with_a_begun_answer() -> None:
+def test_forced_call_with_continue_final_message() -> None:
     messages = [*HI, {"role": "assistant", "content": "I'll call"}]
     fields = {"messages": messages, "continue_final_message": True, "tools": [tool()]}
     read(**fields)

@@ -1,4 +1,4 @@
-"""A client's trace goes with its request into engine and detokenizer."""
+"""The client's ``traceparent`` is passed to the engine and the detokenizer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 @pytest.mark.parametrize(("given", "told"), [(TRACE, TRACE), ("00-abc", ""), (TRACE + "x" * 9000, ""), (None, "")])
-async def test_a_trace_is_passed_on(given: str | None, told: str) -> None:
+async def test_traceparent_is_passed_to_engine_and_detokenizer(given: str | None, told: str) -> None:
     seen: list[str] = []
 
     async def generate(call: GenerateCall) -> None:

@@ -4,28 +4,29 @@ from typing import Any
 
 import pytest
 
-from gateway.api.chat.schema import ChatCompletion, read_chat
-from gateway.api.chat.thinking import is_about_thinking
-from gateway.api.chat.unsupported import ASKS_FOR_NOTHING, CANNOT_CHANGE_THE_OUTPUT, is_known, refuse_unsupported
+from gateway.api.chat.read import read_chat
+from gateway.api.chat.schema import ChatCompletion
+from gateway.api.chat.thinking import is_thinking_field
+from gateway.api.chat.unsupported import NO_EFFECT_ON_OUTPUT, UNSUPPORTED, is_known, refuse_unsupported
 from svclib.errors import Unsupported
 
 
-def test_no_field_is_both_supported_and_not() -> None:
-    assert not set(ASKS_FOR_NOTHING) & set(ChatCompletion.model_fields)
-    assert not CANNOT_CHANGE_THE_OUTPUT & (set(ASKS_FOR_NOTHING) | set(ChatCompletion.model_fields))
-    every = (*ASKS_FOR_NOTHING, *CANNOT_CHANGE_THE_OUTPUT, *ChatCompletion.model_fields)
-    assert not any(map(is_about_thinking, every))
+def test_lists_of_fields_do_not_overlap() -> None:
+    assert not set(UNSUPPORTED) & set(ChatCompletion.model_fields)
+    assert not NO_EFFECT_ON_OUTPUT & (set(UNSUPPORTED) | set(ChatCompletion.model_fields))
+    every = (*UNSUPPORTED, *NO_EFFECT_ON_OUTPUT, *ChatCompletion.model_fields)
+    assert not any(map(is_thinking_field, every))
 
 
-@pytest.mark.parametrize("name", sorted(CANNOT_CHANGE_THE_OUTPUT))
-def test_what_cannot_change_the_output_is_accepted(name: str) -> None:
+@pytest.mark.parametrize("name", sorted(NO_EFFECT_ON_OUTPUT))
+def test_fields_without_effect_are_accepted(name: str) -> None:
     document = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
     for value in ("x", 5, [1], {"a": 1}, False):
         assert read_chat(document | {name: value}, reject_unknown=True) == read_chat(document, reject_unknown=True)
 
 
-@pytest.mark.parametrize("name", ASKS_FOR_NOTHING)
-def test_asking_for_something_is_refused_by_name(name: str) -> None:
+@pytest.mark.parametrize("name", UNSUPPORTED)
+def test_unsupported_values_name_the_field(name: str) -> None:
     for value in ("something", 17, {"a": 1}, ["x"]):
         with pytest.raises(Unsupported) as caught:
             refuse_unsupported({name: value})
@@ -33,14 +34,14 @@ def test_asking_for_something_is_refused_by_name(name: str) -> None:
         assert name in caught.value.message
 
 
-@pytest.mark.parametrize(("name", "value"), ASKS_FOR_NOTHING.items())
-def test_asking_for_nothing_is_fine(name: str, value: Any) -> None:
+@pytest.mark.parametrize(("name", "value"), UNSUPPORTED.items())
+def test_values_without_effect_are_accepted(name: str, value: Any) -> None:
     refuse_unsupported({name: value})
     refuse_unsupported({name: None})
 
 
 @pytest.mark.parametrize(("name", "value"), [("echo", 0), ("best_of", True), ("store", 0), ("mirostat", False)])
-def test_a_number_is_no_truth_value(name: str, value: Any) -> None:
+def test_booleans_do_not_equal_numbers(name: str, value: Any) -> None:
     with pytest.raises(Unsupported):
         refuse_unsupported({name: value})
 
@@ -58,20 +59,20 @@ def test_a_number_is_no_truth_value(name: str, value: Any) -> None:
         "context_length_exceeded_behavior", "instructions", "max_output_tokens", "extra_body",
     ],
 )  # fmt: skip
-def test_the_well_known_ones_are_known(name: str) -> None:
-    assert is_known(name) or is_about_thinking(name)
+def test_well_known_fields_are_listed(name: str) -> None:
+    assert is_known(name) or is_thinking_field(name)
 
 
 @pytest.mark.parametrize(
     ("field", "said"),
     [
-        ({"max_new_tokens": 5}, "see max_tokens"),
-        ({"repeat_penalty": 1.1}, "see repetition_penalty"),
-        ({"guided_json": {}}, "see response_format"),
-        ({"extra_body": {"top_k": 5}}, "beside the other fields"),
-        ({"echo": True}, "other than as false"),
+        ({"max_new_tokens": 5}, "use max_tokens"),
+        ({"repeat_penalty": 1.1}, "use repetition_penalty"),
+        ({"guided_json": {}}, "use response_format"),
+        ({"extra_body": {"top_k": 5}}, "at the top level"),
+        ({"echo": True}, "with a value other than false"),
     ],
 )
-def test_what_to_write_instead_is_said(field: dict[str, Any], said: str) -> None:
+def test_errors_name_the_supported_field(field: dict[str, Any], said: str) -> None:
     with pytest.raises(Unsupported, match=said):
         refuse_unsupported(field)

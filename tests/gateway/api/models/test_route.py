@@ -10,7 +10,7 @@ def get(stack: Stack, path: str) -> httpx2.Response:
     return httpx2.get(f"{stack.url}{path}", timeout=20)
 
 
-def test_every_name_is_a_model(shared: Stack) -> None:
+def test_every_name_is_listed(shared: Stack) -> None:
     answer = get(shared, "/v1/models").json()
     assert answer["object"] == "list"
     assert [model["id"] for model in answer["data"]] == ["simulated", "sim", "org/sim"]
@@ -30,13 +30,13 @@ def test_one_model(shared: Stack, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["no/such", "Simulated", "simulated/", "%00", "..%2Fsimulated"])
-def test_no_such_model(shared: Stack, name: str) -> None:
+def test_unknown_model(shared: Stack, name: str) -> None:
     answer = get(shared, f"/v1/models/{name}")
     assert answer.status_code == 404
     assert answer.json()["error"]["code"] == "model_not_found"
 
 
-async def test_before_an_engine_has_told_its_context() -> None:
+async def test_max_model_len_is_null_without_an_engine() -> None:
     async with scripted_stack() as stack:
         await stack.peer("engine").stop()
         async with stack.http() as client:

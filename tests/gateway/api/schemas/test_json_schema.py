@@ -13,7 +13,7 @@ from svclib.errors import InvalidRequest
 
 
 def closed(**properties: Any) -> dict[str, Any]:
-    """A strict object."""
+    """The schema of a strict object."""
     return {
         "type": "object", "properties": properties, "required": list(properties), "additionalProperties": False,
     }  # fmt: skip
@@ -68,7 +68,7 @@ def test_strict_schemas(schema: Any) -> None:
         (closed() | {"definitions": {"A": OPEN}}, "schema.definitions.A is strict"),
     ],
 )
-def test_an_open_object_is_placed(schema: Any, place: str) -> None:
+def test_open_object_is_located(schema: Any, place: str) -> None:
     message = fault(schema)
     assert message.startswith(place)
     assert "additionalProperties" in message
@@ -83,7 +83,7 @@ def test_an_open_object_is_placed(schema: Any, place: str) -> None:
         (closed(x=LACKING), "schema.properties.x is strict"),
     ],
 )
-def test_a_property_that_may_be_absent_is_named(schema: Any, place: str) -> None:
+def test_optional_property_is_named(schema: Any, place: str) -> None:
     message = fault(schema)
     assert message.startswith(place)
     assert "required" in message
@@ -92,7 +92,7 @@ def test_a_property_that_may_be_absent_is_named(schema: Any, place: str) -> None
 
 @pytest.mark.parametrize("value", [5, "x", [1], {"a": 1}, None, True])
 @pytest.mark.parametrize("keyword", ["properties", "required", "items", "anyOf", "$defs", "type"])
-def test_nonsense_is_never_a_fault_of_ours(keyword: str, value: Any) -> None:
+def test_invalid_schemas_raise_only_invalid_request(keyword: str, value: Any) -> None:
     with suppress(InvalidRequest):
         check_strict(closed() | {keyword: value}, param="p", place="schema")
 
@@ -107,7 +107,7 @@ class Solution(BaseModel):
     answer: str
 
 
-def test_what_the_official_client_makes_of_models_is_strict() -> None:
+def test_schemas_of_the_official_client_are_strict() -> None:
     check_strict(to_strict_json_schema(Solution), param="p", place="schema")
     tool: Any = openai.pydantic_function_tool(Solution)
     check_strict(tool["function"]["parameters"], param="p", place="schema")

@@ -12,7 +12,7 @@ from jsonschema.exceptions import SchemaError
 from openai.lib._pydantic import to_strict_json_schema
 from pydantic import BaseModel, Field
 
-from gateway.api.chat.schema import read_chat
+from gateway.api.chat.read import read_chat
 from gateway.api.schemas.schema_language import check_schema
 from svclib.errors import InvalidRequest
 
@@ -93,12 +93,12 @@ FAULTS: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("place", "schema"), FAULTS, ids=lambda value: str(value)[:60])
-def test_faults_are_placed(place: str, schema: Any) -> None:
+def test_errors_name_the_field(place: str, schema: Any) -> None:
     assert fault(schema).startswith(f"{place} ")
 
 
 @pytest.mark.parametrize(("place", "schema"), FAULTS, ids=lambda value: str(value)[:60])
-def test_so_are_those_deep_inside(place: str, schema: Any) -> None:
+def test_errors_in_nested_schemas_name_the_path(place: str, schema: Any) -> None:
     deep = {"type": "object", "properties": {"x": {"items": {"anyOf": [{"type": "null"}, schema]}}}}
     assert fault(deep).startswith(place.replace("schema", "schema.properties.x.items.anyOf[1]", 1) + " ")
 
@@ -129,7 +129,7 @@ DEVIANT: list[Any] = [
 
 
 @pytest.mark.parametrize("schema", DEVIANT, ids=lambda value: str(value)[:60])
-def test_what_some_draft_or_generator_writes_is_fine(schema: Any) -> None:
+def test_forms_of_some_draft_or_generator_are_valid(schema: Any) -> None:
     check_schema(schema, param="p", place="schema")
     check_schema({"properties": {"x": schema}}, param="p", place="schema")
 
@@ -168,11 +168,11 @@ ZOD = {
     "schema",
     [Place.model_json_schema(), to_strict_json_schema(Place), ZOD, {"type": "object", "properties": {}}],
 )
-def test_what_known_generators_write(schema: dict[str, Any]) -> None:
+def test_schemas_of_known_generators_are_valid(schema: dict[str, Any]) -> None:
     check_schema(schema, param="p", place="p")
 
 
-def test_what_the_official_client_sends() -> None:
+def test_schema_of_the_official_client_is_valid() -> None:
     tool: Any = openai.pydantic_function_tool(Place)
     check_schema(tool["function"]["parameters"], param="p", place="p")
 
@@ -192,7 +192,7 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(KEYWORDS, VALUES, max_size=4))
-def test_what_a_draft_allows_is_fine(schema: dict[str, Any]) -> None:
+def test_valid_by_a_draft_is_valid_here(schema: dict[str, Any]) -> None:
     for validator in (Draft4Validator, Draft7Validator, Draft202012Validator):
         try:
             validator.check_schema(schema)
@@ -204,7 +204,7 @@ def test_what_a_draft_allows_is_fine(schema: dict[str, Any]) -> None:
 
 
 def _is_stricter_elsewhere(value: Any) -> bool:
-    """Whether a keyword is there that this draft does not have, so that it let it hold anything."""
+    """Whether the schema has a keyword that some draft does not have, and so accepts with any value."""
     if isinstance(value, list):
         return any(map(_is_stricter_elsewhere, value))
     if not isinstance(value, dict):
@@ -225,13 +225,13 @@ def tool(name: str, parameters: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("choice", [None, "auto", "none", "required"])
 @pytest.mark.parametrize("bad", [{"properties": []}, {"type": "strnig"}, {"required": 1}])
-def test_a_tools_schema_is_checked_whatever_is_forced(choice: str | None, bad: Any) -> None:
+def test_tool_schemas_are_checked_with_any_tool_choice(choice: str | None, bad: Any) -> None:
     error = read(tools=[tool("f", {"type": "object"}), tool("g", bad)], tool_choice=choice)
     assert error.param == "tools[1].function.parameters"
     assert error.message.startswith("tools[1].function.parameters.")
 
 
-def test_a_formats_schema_is_checked_and_need_not_be_an_object() -> None:
+def test_response_format_schema_need_not_be_an_object() -> None:
     format = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "array", "items": {"type": "x"}}}}
     error = read(response_format=format)
     assert error.param == "response_format"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.api.chat.schema import read_chat
+from gateway.api.chat.read import read_chat
 from gateway.generation import request as chat
 from gateway.policy import limits
 from svclib.errors import InvalidRequest
@@ -20,7 +20,7 @@ def test_a_script() -> None:
     assert read(given) == chat.Script(("ABC ", b"\xf0\x9f", "", b""), 2, 1.5, "length")
 
 
-def test_the_least_script() -> None:
+def test_minimal_script() -> None:
     assert read({"steps": []}) == chat.Script(())
     assert read(None) is None
 
@@ -55,7 +55,7 @@ FAULTS: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("param", "simulate"), FAULTS, ids=lambda value: str(value)[:60])
-def test_faults_are_placed(param: str, simulate: Any) -> None:
+def test_errors_name_the_field(param: str, simulate: Any) -> None:
     with pytest.raises(InvalidRequest) as caught:
         read(simulate)
     assert caught.value.param == param

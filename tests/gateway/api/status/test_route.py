@@ -22,7 +22,7 @@ def test_alive(shared: Stack) -> None:
 
 
 @pytest.mark.parametrize("path", ["/health", "/ready"])
-def test_load_balancers_may_ask_with_head(shared: Stack, path: str) -> None:
+def test_head_for_load_balancers(shared: Stack, path: str) -> None:
     answer = httpx2.head(f"{shared.url}{path}")
     assert (answer.status_code, answer.content) == (200, b"")
 
@@ -55,7 +55,7 @@ def test_metrics(shared: Stack) -> None:
         assert name in answer.text
 
 
-def test_clients_make_no_series(shared: Stack) -> None:
+def test_clients_cannot_create_time_series(shared: Stack) -> None:
     with httpx2.Client(base_url=shared.url) as client:
 
         def series() -> int:
@@ -74,14 +74,14 @@ def test_clients_make_no_series(shared: Stack) -> None:
         assert series() - before < 20
 
 
-async def test_nobody_is_there_yet() -> None:
-    """The gateway starts alone, says who is missing, and serves when all have come."""
+async def test_start_before_the_services() -> None:
+    """The gateway starts first, names the missing services, and serves once all are ready."""
     peers = {
         "tokenizer": Peer(ScriptedTokenizer()),
         "engine": Peer(ScriptedEngine()),
         "detokenizer": Peer(ScriptedDetokenizer()),
     }
-    for peer in peers.values():  # To get ports that nobody else has.
+    for peer in peers.values():  # To reserve free ports.
         await peer.start()
         await peer.stop()
     async with gateway_before({name: peer.address for name, peer in peers.items()}) as (gateway, server, url):
@@ -105,7 +105,7 @@ async def test_nobody_is_there_yet() -> None:
 
 
 @pytest.mark.parametrize("service", SERVICES)
-async def test_who_turns_itself_unready_is_named(service: str) -> None:
+async def test_unready_service_is_named(service: str) -> None:
     async with scripted_stack() as stack:
         await stack.peer(service).health.publish(False)
         await until(lambda: not any(stack.gateway.peers()[service].values()))
@@ -117,7 +117,7 @@ async def test_who_turns_itself_unready_is_named(service: str) -> None:
         assert (await ready(stack.url)).status_code == 200
 
 
-async def test_a_parser_that_the_detokenizer_does_not_know() -> None:
+async def test_unsupported_tool_parser_is_not_ready() -> None:
     async with scripted_stack(tool_parser="nonsense") as stack:
         for answer in (await ready(stack.url), await stack.chat()):
             assert answer.status_code == 503
@@ -127,8 +127,8 @@ async def test_a_parser_that_the_detokenizer_does_not_know() -> None:
             assert (await client.get("/health")).status_code == 200
 
 
-async def test_a_format_of_thinking_that_nothing_reads() -> None:
-    """The gateway is ready and says so in its log and in the answer, once another tokenizer is there no more."""
+async def test_unsupported_reasoning_format_is_a_warning_of_ready() -> None:
+    """The warning is logged and in the answer of ``/ready``, until another tokenizer replaces this one."""
     tokenizer = ScriptedTokenizer()
     tokenizer.info.reasoning_parser = "gemma4"
     with capture_logs() as logs:
@@ -148,14 +148,14 @@ async def test_a_format_of_thinking_that_nothing_reads() -> None:
     assert [entry["warning"] for entry in logs if entry["log_level"] == "warning" and "warning" in entry] == [warning]
 
 
-async def test_an_operator_who_wants_no_parser_is_not_warned() -> None:
+async def test_no_warning_with_reasoning_parser_none() -> None:
     tokenizer = ScriptedTokenizer()
     tokenizer.info.reasoning_parser = "gemma4"
     async with scripted_stack(tokenizer=tokenizer, reasoning_parser="none") as stack:
         assert (await ready(stack.url)).json()["warnings"] == []
 
 
-async def test_who_comes_back_may_be_another() -> None:
+async def test_restarted_engine_is_described_again() -> None:
     async with scripted_stack() as stack:
         engine = stack.peer("engine")
         await engine.stop()

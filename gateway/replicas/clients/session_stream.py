@@ -1,4 +1,4 @@
-"""What requests on any session share."""
+"""A request on a session with any service."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from svclib.session import Stream
 StreamT = TypeVar("StreamT", bound=Stream[Any, Any, Any])
 
 
-class OnSession(Generic[StreamT]):
+class SessionStream(Generic[StreamT]):
     """A request on a session; see ``Stream`` in ``gateway/generation/services.py``."""
 
     def __init__(self, stream: StreamT) -> None:

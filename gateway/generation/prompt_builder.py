@@ -1,4 +1,4 @@
-"""Hops 3 and 4: whatever an endpoint brought as a prompt becomes token ids."""
+"""Hops 3 and 4: a conversation, a text or token ids become a prompt of token ids."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ ResultT = TypeVar("ResultT")
 
 
 @dataclass(frozen=True, slots=True)
-class Prompting:
-    """Makes the prompt of one request."""
+class PromptBuilder:
+    """Builds the prompt of one request."""
 
     served: ServedModel
     record: RequestRecord
 
-    async def prompt(self, request: GenerationRequest) -> Prompt:
-        """The tokens of the prompt and of a script. Raises ``InvalidRequest`` naming the client's field."""
+    async def build(self, request: GenerationRequest) -> Prompt:
+        """The token ids of the prompt and of a script. Raises ``InvalidRequest`` naming the client's field."""
         source = request.prompt
         if isinstance(source, Conversation):
             prompt = await self._render(source, request)
@@ -40,38 +40,38 @@ class Prompting:
         longest = self.served.model.max_context_length - 1
         steps = () if request.script is None else request.script.steps
         try:
-            prompt = await self._on_a_tokenizer(
+            prompt = await self._with_retry(
                 lambda client: client.render(conversation, request.tools, steps, self.record.request_id, longest)
             )
         except InvalidRequest as error:
-            raise _spelled(error, request.names.script) from None
+            raise _renamed(error, request.names.script) from None
         if prompt.ignored_kwargs and conversation.rejects_unread_kwargs:
             name = f"chat_template_kwargs.{prompt.ignored_kwargs[0]}"
-            raise InvalidRequest(f"this model's chat template never reads {prompt.ignored_kwargs[0]}", param=name)
+            raise InvalidRequest(f"{name} is not a variable of this model's chat template", param=name)
         return prompt
 
     def _plain(self, token_ids: Sequence[int]) -> Prompt:
-        """A prompt that no template has rendered: its output has neither thinking nor calls."""
+        """A prompt without a chat template: its output has neither reasoning nor tool calls."""
         return Prompt(token_ids, self.served.model.eos_token_ids, ReasoningState.CLOSED)
 
     async def _tokenize(self, text: str, name: str) -> Sequence[int]:
         try:
-            return await self._on_a_tokenizer(lambda client: client.tokenize(text))
+            return await self._with_retry(lambda client: client.tokenize(text))
         except InvalidRequest as error:
-            raise _spelled(error, name) from None
+            raise _renamed(error, name) from None
 
     async def _with_script(self, prompt: Prompt, request: GenerationRequest) -> Prompt:
         script = request.script
         if script is None:
             return prompt
         try:
-            steps = await self._on_a_tokenizer(lambda client: client.tokenize_script(script.steps))
+            steps = await self._with_retry(lambda client: client.tokenize_script(script.steps))
         except InvalidRequest as error:
-            raise _spelled(error, request.names.script) from None
+            raise _renamed(error, request.names.script) from None
         return replace(prompt, script=steps)
 
-    async def _on_a_tokenizer(self, work: Callable[[TokenizerClient], Awaitable[ResultT]]) -> ResultT:
-        """A tokenizer holds no state, so what one that went away did not do is asked of another, once."""
+    async def _with_retry(self, work: Callable[[TokenizerClient], Awaitable[ResultT]]) -> ResultT:
+        """Tokenizers hold no state: when a replica is lost, the call is retried once on another."""
         with self.served.tokenizers.choose() as first:
             self.record.replicas["tokenizer"] = first.address
             try:
@@ -83,8 +83,8 @@ class Prompting:
             return await work(second.client)
 
 
-def _spelled(error: InvalidRequest, name: str) -> InvalidRequest:
-    """The tokenizer's error; its field ``inputs`` is called ``name`` by the client."""
+def _renamed(error: InvalidRequest, name: str) -> InvalidRequest:
+    """The tokenizer's error about ``inputs``, which the client calls ``name``."""
     param = error.param or ""
     if not param.startswith("inputs"):
         return error
