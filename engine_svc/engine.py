@@ -12,11 +12,11 @@ from collections.abc import Iterable
 
 import structlog
 
-from engine_svc.execution.runner import Runner
-from engine_svc.generation import Generation
 from engine_svc.metrics import EngineMetrics
-from engine_svc.output import Loads, RequestOutput
-from engine_svc.request import ChoiceOutput, Request, Sampled
+from engine_svc.output import ChoiceOutput, Loads, RequestOutput, Sampled
+from engine_svc.request import Request
+from engine_svc.request_state import RequestState
+from engine_svc.runners.interface import Runner
 from engine_svc.scheduling.scheduler import Scheduler
 from engine_svc.scheduling.sequence import Sequence, Status
 from engine_svc.scheduling.step import Outcome, Plan, ScheduledSequence
@@ -33,7 +33,7 @@ class Engine:
         self._runner = runner
         self._scheduler = scheduler
         self._metrics = metrics
-        self._generations: dict[int, Generation] = {}
+        self._states: dict[int, RequestState] = {}
         self._outputs: list[RequestOutput] = []
         self._faults = StepFaults(metrics, "step failed")
         self._loads = self._measure()
@@ -45,23 +45,23 @@ class Engine:
 
     def add(self, group_id: int, request: Request) -> None:
         """Take a request; its choices get the sequence numbers from ``group_id`` on."""
-        generation = Generation(request, group_id)
-        self._generations[group_id] = generation
-        self._scheduler.add(generation.sequences)
+        state = RequestState(request, group_id)
+        self._states[group_id] = state
+        self._scheduler.add(state.sequences)
 
     def abort(self, group_id: int) -> None:
         """End a request without a word."""
-        generation = self._generations.pop(group_id, None)
-        if generation is not None:
-            self._metrics.count_abort(self._end(generation.sequences))
+        state = self._states.pop(group_id, None)
+        if state is not None:
+            self._metrics.count_abort(self._end(state.sequences))
 
     def stop_choice(self, group_id: int, index: int) -> None:
         """End one choice, which needs no more tokens."""
-        generation = self._generations.get(group_id)
-        if generation is not None and self._end([generation.sequences[index]]):
+        state = self._states.get(group_id)
+        if state is not None and self._end([state.sequences[index]]):
             self._metrics.count_choice("stop")
-            if generation.is_finished:
-                self._tell(generation, [], time.time())
+            if state.is_finished:
+                self._tell(state, [], time.time())
 
     def step(self) -> bool:
         """Compute one step. False if nothing was due. Raises ``DeviceLost`` when there will never be another."""
@@ -115,10 +115,10 @@ class Engine:
 
     def _note_starts(self, admitted: Iterable[Sequence]) -> None:
         for sequence in admitted:
-            generation = self._generations[sequence.group_id]
-            if not generation.has_started:
-                generation.start(sequence, time.time())
-                self._metrics.count_start(generation)
+            state = self._states[sequence.group_id]
+            if not state.has_started:
+                state.start(sequence, time.time())
+                self._metrics.count_start(state)
 
     def _publish(self, outcomes: Iterable[Outcome]) -> None:
         choices: dict[int, list[ChoiceOutput]] = {}
@@ -132,29 +132,29 @@ class Engine:
                 self._metrics.count_choice(output.finish_reason)
         now = time.time()
         for group_id, outputs in choices.items():
-            if group_id in self._generations:
-                self._tell(self._generations[group_id], outputs, now)
+            if group_id in self._states:
+                self._tell(self._states[group_id], outputs, now)
 
-    def _tell(self, generation: Generation, choices: list[ChoiceOutput], now: float) -> None:
-        output = generation.tell(choices, now)
+    def _tell(self, state: RequestState, choices: list[ChoiceOutput], now: float) -> None:
+        output = state.tell(choices, now)
         self._outputs.append(output)
         if output.is_last:
-            del self._generations[generation.group_id]
-            self._metrics.count_finish(generation)
+            del self._states[state.group_id]
+            self._metrics.count_finish(state)
 
     def _fail(self, sequence: Sequence, error: Exception) -> None:
         """End the request of a sequence with an error."""
-        generation = self._generations.pop(sequence.group_id, None)
-        if generation is None:
+        state = self._states.pop(sequence.group_id, None)
+        if state is None:
             return
-        num_choices, request_id = self._end(generation.sequences), generation.request.request_id
+        num_choices, request_id = self._end(state.sequences), state.request.request_id
         if isinstance(error, InvalidRequest):  # a constraint that nothing can follow: the client's fault, not ours
             log.info("request refused", request_id=request_id, choice=sequence.index, reason=error.message)
             self._metrics.count_refusal(num_choices)
         else:
             log.error("request failed", request_id=request_id, choice=sequence.index, exc_info=error)
             self._metrics.count_failure(num_choices)
-        self._outputs.append(self.failed(generation.group_id, public(error)))
+        self._outputs.append(self.failed(state.group_id, public(error)))
 
     def _end(self, sequences: Iterable[Sequence]) -> int:
         """Take sequences from the scheduler and the runner; how many of them were alive."""

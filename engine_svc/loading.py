@@ -8,12 +8,12 @@ from typing import Final
 from engine_svc.config import Settings
 from engine_svc.embedding.interface import EmbeddingRunner
 from engine_svc.engine import Engine
-from engine_svc.execution.runner import Runner, RunnerInfo
-from engine_svc.executors.openmp import set_openmp_wait_policy
-from engine_svc.executors.simulated.loading import load_simulated
-from engine_svc.executors.simulated.runner import SimulatedRunner
 from engine_svc.grammar.limits import CompileLimits
 from engine_svc.metrics import EngineMetrics
+from engine_svc.process import set_openmp_wait_policy
+from engine_svc.runners.interface import Runner, RunnerInfo
+from engine_svc.runners.simulated.loading import load_simulated
+from engine_svc.runners.simulated.runner import SimulatedRunner
 from engine_svc.scheduling.block_manager import BlockManager
 from engine_svc.scheduling.capacity import Capacity
 from engine_svc.scheduling.scheduler import Scheduler
@@ -42,7 +42,7 @@ def load_runner(settings: Settings) -> Runner:
         return _load_simulated(settings)
     set_openmp_wait_policy()
     # Imported here because only real weights need torch.
-    from engine_svc.executors.model_runner import load_model_runner
+    from engine_svc.runners.model_runner import load_model_runner
 
     return load_model_runner(
         model=settings.model,

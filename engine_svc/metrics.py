@@ -7,9 +7,9 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from engine_svc.generation import Generation
 from engine_svc.output import Loads
 from engine_svc.request import FinishReason
+from engine_svc.request_state import RequestState
 
 _PHASE_SECONDS: Final = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0,
                          480.0, 960.0, 1920.0, 7680.0)  # fmt: skip
@@ -84,12 +84,12 @@ class EngineMetrics:
                 lambda: 1.0 - loads().num_free_blocks / num_blocks,
             )
 
-    def count_start(self, generation: Generation) -> None:
+    def count_start(self, state: RequestState) -> None:
         """A request was scheduled for the first time."""
-        num_prompt_tokens = len(generation.request.prompt_token_ids)
+        num_prompt_tokens = len(state.request.prompt_token_ids)
         self._prompt_tokens.inc(num_prompt_tokens)
         self._cache_queries.inc(num_prompt_tokens)
-        self._cache_hits.inc(generation.num_cached_tokens)
+        self._cache_hits.inc(state.num_cached_tokens)
 
     def count_step(self, *, num_tokens: int, num_generated: int, num_preempted: int, seconds: float) -> None:
         """A step was done."""
@@ -123,9 +123,9 @@ class EngineMetrics:
         """A choice ended in a good way."""
         self._finished[finish_reason].inc()
 
-    def count_finish(self, generation: Generation) -> None:
+    def count_finish(self, state: RequestState) -> None:
         """A request ended in a good way."""
-        stats = generation.stats()
+        stats = state.stats()
         if stats.first_token_at:
             self._queue_time.observe(stats.prefill_start_at - stats.queue_enter_at)
             self._prefill_time.observe(stats.first_token_at - stats.prefill_start_at)

@@ -4,8 +4,60 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine_svc.request import ChoiceOutput
+from engine_svc.request import FinishReason
 from svclib.errors import ServiceError
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprobs:
+    """Log probabilities at one position, from the raw logits: the token's, and the best ones, best first.
+
+    ``top`` holds (token id, logprob) pairs. Impossible tokens have -9999.0; every value is finite.
+    """
+
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PromptLogprobs:
+    """A run of tokens of the prompt, and what their log probabilities were; as many of the one as of the other."""
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[TokenLogprobs, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What one step produced for one sequence: usually one token, several from a script or from accepted draft tokens.
+
+    ``logprobs`` is as long as ``token_ids``, or empty when none were asked for. ``token_ids`` may be empty: nothing
+    yet, ask again, but not before ``resume_at`` (seconds of ``time.monotonic``). With ``ended`` the choice ends after
+    these tokens for want of more, as if they had reached ``max_tokens``; with ``completed`` because its constraint lets
+    nothing follow them. ``prompt`` is what the step found for the ``prompt_rows`` that it was given.
+    """
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    resume_at: float = 0.0
+    ended: bool = False
+    completed: bool = False
+    prompt: PromptLogprobs | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceOutput:
+    """New tokens of one choice, and with its last ones why it ended; ``matched_token_id`` if a token ended it.
+
+    ``logprobs`` is as long as ``token_ids``, or empty when none were asked for. ``prompt`` comes before any token.
+    """
+
+    index: int
+    token_ids: tuple[int, ...]
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    finish_reason: FinishReason | None = None
+    matched_token_id: int | None = None
+    prompt: PromptLogprobs | None = None
 
 
 @dataclass(frozen=True, slots=True)

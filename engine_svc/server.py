@@ -16,11 +16,11 @@ from engine_svc.backends.building import build_backend
 from engine_svc.backends.interface import Backend
 from engine_svc.config import Settings
 from engine_svc.embedding.interface import EmbeddingRunner
-from engine_svc.execution.runner import Runner
 from engine_svc.heartbeat import Heartbeat
 from engine_svc.loading import load_model
+from engine_svc.process import freeze_heap
+from engine_svc.runners.interface import Runner
 from engine_svc.servicer import EngineServicer
-from engine_svc.trim_memory import trim_memory
 from protos.v1 import engine_pb2, engine_pb2_grpc
 from svclib.server import Health
 
@@ -56,7 +56,7 @@ class EngineService:
         on_death = partial(self._die, health)
         self._backend = await build_backend(self._settings, runner, self.registry, self._heartbeat, on_death)
         self._servicer.attach(self._backend)
-        trim_memory()
+        freeze_heap()
         self._backend.start()
         self._watch = asyncio.create_task(self._watch_heartbeat(health))
 

@@ -7,9 +7,9 @@ from typing import Final, Protocol, TypeVar
 
 import structlog
 
-from engine_svc.execution.runner import DeviceLost
 from engine_svc.metrics import EngineMetrics
 from engine_svc.output import Loads
+from engine_svc.runners.interface import DeviceLost
 from svclib.errors import ServiceError
 
 MAX_STEP_FAULTS: Final = 5

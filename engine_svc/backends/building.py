@@ -15,12 +15,12 @@ from engine_svc.config import Settings
 from engine_svc.embedding.engine import EmbeddingEngine
 from engine_svc.embedding.interface import EmbedderInfo, EmbeddingRunner
 from engine_svc.embedding.validation import MAX_TOKENS, MAX_WAITING_TOKENS
-from engine_svc.execution.runner import Runner
 from engine_svc.grammar.compiler import GrammarCompiler
 from engine_svc.grammar.vocabulary import load_grammar_vocabulary
 from engine_svc.heartbeat import Heartbeat
 from engine_svc.loading import build_engine, capacity_of, compile_limits_of, describe, tokenizer_source
 from engine_svc.metrics import EngineMetrics
+from engine_svc.runners.interface import Runner
 from engine_svc.scheduling.capacity import Slots
 
 log = structlog.get_logger(__name__)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from engine_svc.output import RequestOutput
-from engine_svc.request import ChoiceOutput, PromptLogprobs, TokenLogprobs
+from engine_svc.output import ChoiceOutput, PromptLogprobs, RequestOutput, TokenLogprobs
 from protos.v1 import common_pb2, engine_pb2
 
 

@@ -7,8 +7,8 @@ import time
 from typing import Final
 
 from engine_svc.constraint import Constraint, Thinking
-from engine_svc.execution.runner import RunnerInfo
 from engine_svc.request import FinishReason, Request, SamplingParams, Script
+from engine_svc.runners.interface import RunnerInfo
 from engine_svc.scheduling.capacity import Capacity
 from engine_svc.validation import (
     MAX_SCRIPT_BYTES,

@@ -11,10 +11,10 @@ from engine_svc.backends.generate_event import to_event
 from engine_svc.backends.generate_request import read_request
 from engine_svc.backends.interface import GenerateCall
 from engine_svc.engine import Engine
-from engine_svc.execution.runner import RunnerInfo
 from engine_svc.grammar.compiler import GrammarCompiler
 from engine_svc.output import RequestOutput
 from engine_svc.request import Request
+from engine_svc.runners.interface import RunnerInfo
 from engine_svc.scheduling.capacity import Capacity
 from engine_svc.step_loop import StepLoop
 from protos.v1 import engine_pb2

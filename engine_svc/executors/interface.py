@@ -63,7 +63,7 @@ class Executor(Protocol):
     def forward(self, step: PreparedStep) -> LogitRows:
         """Write keys and values of the step's tokens to the KV cache; give the logits of ``step.rows``, in that order.
 
-        Raises ``engine_svc.execution.runner.DeviceLost`` when this process cannot compute any more.
+        Raises ``engine_svc.runners.interface.DeviceLost`` when this process cannot compute any more.
         """
 
 

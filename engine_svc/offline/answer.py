@@ -9,8 +9,8 @@ from typing import NotRequired, TypedDict, cast
 from detokenizer_svc.deltas import Content
 from detokenizer_svc.formatter import EngineEnd, Formatter
 from engine_svc.offline.text import Text
-from engine_svc.output import RequestOutput
-from engine_svc.request import ChoiceOutput, FinishReason, Request, TokenLogprobs
+from engine_svc.output import ChoiceOutput, RequestOutput, TokenLogprobs
+from engine_svc.request import FinishReason, Request
 
 
 class Choice(TypedDict):

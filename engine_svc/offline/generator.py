@@ -12,7 +12,6 @@ from prometheus_client import CollectorRegistry
 from detokenizer_svc.stop import check_stop_strings
 from engine_svc.config import Settings
 from engine_svc.constraint import Constraint, Grammar
-from engine_svc.execution.runner import Runner
 from engine_svc.loading import build_engine, capacity_of, compile_limits_of, tokenizer_source
 from engine_svc.metrics import EngineMetrics
 from engine_svc.offline.answer import Answer, Output
@@ -21,6 +20,7 @@ from engine_svc.offline.params import SamplingParams, told
 from engine_svc.offline.progress import Progress
 from engine_svc.offline.text import Text
 from engine_svc.request import Request
+from engine_svc.runners.interface import Runner
 from engine_svc.validation import check_prompt, check_sampling
 from svclib.errors import InvalidRequest
 

@@ -5,15 +5,14 @@ So a conversation is the same prompt here and over HTTP, and a text ends at the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from collections.abc import Sequence as SequenceOf
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from detokenizer_svc.deltas import Content
-from detokenizer_svc.formatter import EngineEnd, FormatSpec, Formatter
+from detokenizer_svc.formatter import FormatSpec, Formatter
 from detokenizer_svc.stage import ReasoningState
 from detokenizer_svc.vocabulary import Vocabulary
 from engine_svc.offline.conversation import read_conversation
@@ -113,11 +112,6 @@ class Text:
             min_tokens=min_tokens,
         )
         return Formatter(self.vocabulary, spec)
-
-    def decode(self, token_ids: Iterable[int]) -> str:
-        """Their text, without special tokens."""
-        formatted = self.formatter(()).feed(list(token_ids), EngineEnd("length"))
-        return "".join(delta.text for delta in formatted.deltas if isinstance(delta, Content))
 
     def _table(self) -> TokenTable:
         """From the files, as the detokenizer's, or else as transformers has made it of others."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engine_svc.grammar.panics import panics_are_errors
-from engine_svc.request import Sampled
+from engine_svc.output import Sampled
 from engine_svc.sampling.state import SamplingState
 
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from engine_svc.constraint import Mask
+from engine_svc.sampling.draw import deadlines
 from engine_svc.sampling.noise import Keys, TokenIds, token_hashes
-from engine_svc.sampling.race import deadlines
 from engine_svc.sampling.row_operations import Entries, Values
 
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from engine_svc.constraint import Mask
+from engine_svc.sampling.draw import deadlines
 from engine_svc.sampling.noise import FACTORS, Keys, TokenIds, halves
-from engine_svc.sampling.race import deadlines
 from engine_svc.sampling.row_operations import Entries, Values
 
 _LOW_32: Final = 0xFFFFFFFF

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from torch import Tensor
@@ -18,3 +20,19 @@ class LogitRows(Protocol):
 
     def __getitem__(self, rows: slice, /) -> Tensor:
         """[rows, vocab_size]"""
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectedRows:
+    """Hidden states that the output matrix turns into logits when they are read. See ``LogitRows``."""
+
+    hidden: Tensor
+    """[rows, hidden_size]"""
+    project: Callable[[Tensor], Tensor]
+    """[rows, hidden_size] -> [rows, vocab_size]"""
+
+    def __len__(self) -> int:
+        return len(self.hidden)
+
+    def __getitem__(self, rows: slice, /) -> Tensor:
+        return self.project(self.hidden[rows])

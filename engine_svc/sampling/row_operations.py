@@ -40,4 +40,4 @@ class RowOperations(Protocol):
         """Logarithms of unnormalised probabilities; 0 for the best token, also where all tokens are impossible."""
 
     def contenders(self, scores: Tensor, keys: Keys) -> Entries:
-        """Tokens that could still win the race of their row, ordered by row; see ``race.py``."""
+        """Tokens that could still win the race of their row, ordered by row; see ``draw.py``."""

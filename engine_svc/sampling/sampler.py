@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine_svc.request import Sampled, TokenLogprobs
+from engine_svc.output import Sampled, TokenLogprobs
 from engine_svc.sampling.adjust import adjust
 from engine_svc.sampling.constrain import conclude, constrain
 from engine_svc.sampling.cpu_rows import CpuRows

@@ -10,7 +10,7 @@ from collections.abc import Sequence as SequenceOf
 from dataclasses import replace
 from itertools import islice
 
-from engine_svc.request import Sampled
+from engine_svc.output import Sampled
 
 Result = Sampled | Exception
 

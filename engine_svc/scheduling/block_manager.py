@@ -25,7 +25,7 @@ class BlockManager:
     def __init__(self, num_blocks: int, block_size: int, *, model: str, enable_prefix_caching: bool = True) -> None:
         self.num_blocks = num_blocks
         self.block_size = block_size
-        self._model = model
+        self._root = root_hash({"model": model})
         self._caching = enable_prefix_caching
         self._free = list(range(num_blocks - 1, -1, -1))
         self._evictable: OrderedDict[int, None] = OrderedDict()
@@ -135,15 +135,12 @@ class BlockManager:
     def _hashes_of(self, sequence: Sequence, count: int) -> list[bytes]:
         """The names of the first ``count`` blocks, which must be full; each is computed once."""
         hashes = sequence.block_hashes
-        parent = hashes[-1] if hashes else self._root_of(sequence)
+        parent = hashes[-1] if hashes else self._root
         for index in range(len(hashes), count):
             start = index * self.block_size
             parent = block_hash(parent, sequence.token_ids[start : start + self.block_size])
             hashes.append(parent)
         return hashes[:count]
-
-    def _root_of(self, sequence: Sequence) -> bytes:
-        return root_hash({"model": self._model, "salt": sequence.request.cache_salt})
 
     def _take(self) -> int:
         if self._free:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine_svc.request import FinishReason, Sampled
+from engine_svc.output import Sampled
+from engine_svc.request import FinishReason
 from engine_svc.scheduling.sequence import Sequence
 
 

@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Iterable
 from operator import attrgetter, itemgetter
 
-from engine_svc.request import ChoiceOutput, Sampled
+from engine_svc.output import ChoiceOutput, Sampled
 from engine_svc.scheduling.block_manager import BlockManager
 from engine_svc.scheduling.ending import ending_of
 from engine_svc.scheduling.sequence import Sequence, Status

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from engine_svc.request import ChoiceOutput
+from engine_svc.output import ChoiceOutput
 from engine_svc.scheduling.sequence import Sequence
 
 

@@ -77,11 +77,11 @@ def test_the_command_line_imports_no_service() -> None:
 
 ROOMS_IN_ORDER = (
     # What is asked for and told, and what is set.
-    *("config", "constraint", "request", "output", "validation", "heartbeat", "trim_memory"),
+    *("config", "constraint", "request", "output", "validation", "heartbeat", "process"),
     # What decides: without torch.
-    *("grammar", "scheduling", "generation", "metrics"),
+    *("grammar", "scheduling", "request_state", "metrics"),
     # What computes.
-    *("weights", "layers", "kernels", "attention", "models", "execution", "sampling", "executors"),
+    *("weights", "layers", "kernels", "attention", "models", "sampling", "executors", "runners"),
     # What steps, and what serves.
     *("step_engine", "engine", "embedding", "loading", "step_loop", "backends", "servicer", "server", "__main__"),
     # The library around all of it.

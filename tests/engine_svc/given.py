@@ -9,10 +9,10 @@ from itertools import count
 from prometheus_client import CollectorRegistry
 
 from engine_svc.engine import Engine
-from engine_svc.execution.runner import Runner
 from engine_svc.metrics import EngineMetrics
-from engine_svc.output import RequestHead, RequestOutput, RequestStats
-from engine_svc.request import ChoiceOutput, FinishReason, Request, SamplingParams, Script, TokenLogprobs
+from engine_svc.output import ChoiceOutput, RequestHead, RequestOutput, RequestStats, TokenLogprobs
+from engine_svc.request import FinishReason, Request, SamplingParams, Script
+from engine_svc.runners.interface import Runner
 from engine_svc.scheduling.block_manager import BlockManager
 from engine_svc.scheduling.scheduler import Scheduler
 from engine_svc.scheduling.sequence import Sequence, choices_of
@@ -40,7 +40,6 @@ def request(
     prompt_logprobs: int | None = None,
     script: Script | None = None,
     open_ended: bool = False,
-    salt: str = "",
     name: str = "r",
     output: Iterable[int] = (),
 ) -> Request:
@@ -50,14 +49,12 @@ def request(
         max_tokens=max_tokens, n=n, min_tokens=min_tokens, stop_token_ids=frozenset(stop), ignore_eos=ignore_eos,
         temperature=temperature, seed=seed, logprobs=logprobs, prompt_logprobs=prompt_logprobs,
     )  # fmt: skip
-    return Request(
-        name, tuple(tokens), params, frozenset(eos), script, 1.0, open_ended, salt, output_token_ids=tuple(output)
-    )
+    return Request(name, tuple(tokens), params, frozenset(eos), script, 1.0, open_ended, output_token_ids=tuple(output))
 
 
-def sequence(prompt: Iterable[int] | int = 4, max_tokens: int = 4, *, salt: str = "") -> Sequence:
+def sequence(prompt: Iterable[int] | int = 4, max_tokens: int = 4) -> Sequence:
     """A sequence that nobody has seen yet."""
-    return choices_of(request(prompt, max_tokens, salt=salt), next(_seq_ids))[0]
+    return choices_of(request(prompt, max_tokens), next(_seq_ids))[0]
 
 
 def scheduler(

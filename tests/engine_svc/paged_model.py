@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence as SequenceOf
 
-from engine_svc.execution.runner import RunnerInfo, ScheduledSequence
-from engine_svc.request import Sampled
+from engine_svc.output import Sampled
+from engine_svc.runners.interface import RunnerInfo
 from engine_svc.scheduling.sequence import Sequence
+from engine_svc.scheduling.step import ScheduledSequence
 
 VOCAB_SIZE = 1000
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from engine_svc.execution.runner import Runner
-from engine_svc.executors.model_runner import load_model_runner
 from engine_svc.request import Request, SamplingParams
+from engine_svc.runners.interface import Runner
+from engine_svc.runners.model_runner import load_model_runner
 from tests.engine_svc.given import Answer, Running, scheduler
 
 BLOCK_SIZE = 4

@@ -13,8 +13,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from engine_svc.config import Settings
 from engine_svc.embedding.interface import EmbeddingRunner
-from engine_svc.execution.runner import Runner
 from engine_svc.loading import load_model
+from engine_svc.runners.interface import Runner
 from engine_svc.server import EngineService
 from protos.v1 import engine_pb2, engine_pb2_grpc
 from svclib.server import Health

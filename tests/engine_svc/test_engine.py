@@ -7,10 +7,11 @@ import pytest
 import structlog
 from structlog.testing import LogCapture
 
-from engine_svc.execution.runner import DeviceLost, ScheduledSequence
-from engine_svc.output import RequestHead
-from engine_svc.request import Request, Sampled, Script
+from engine_svc.output import RequestHead, Sampled
+from engine_svc.request import Request, Script
+from engine_svc.runners.interface import DeviceLost
 from engine_svc.scheduling.capacity import Capacity
+from engine_svc.scheduling.step import ScheduledSequence
 from engine_svc.step_engine import MAX_STEP_FAULTS
 from svclib.errors import InternalError, InvalidRequest
 from tests.engine_svc import given

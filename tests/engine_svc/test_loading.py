@@ -7,8 +7,8 @@ import pytest
 
 from engine_svc.config import Settings
 from engine_svc.embedding.interface import EmbedderInfo
-from engine_svc.execution.runner import RunnerInfo
 from engine_svc.loading import load_model, load_runner, speculation_of
+from engine_svc.runners.interface import RunnerInfo
 from engine_svc.scheduling.speculation import Speculation
 from protos import simulated
 from svclib.config import SettingsError

@@ -18,8 +18,9 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from engine_svc.execution.runner import DeviceLost, ScheduledSequence
-from engine_svc.request import Sampled
+from engine_svc.output import Sampled
+from engine_svc.runners.interface import DeviceLost
+from engine_svc.scheduling.step import ScheduledSequence
 from protos.v1 import engine_pb2, engine_pb2_grpc
 from svclib.errors import Unavailable
 from tests.engine_svc.paged_model import PagedModel

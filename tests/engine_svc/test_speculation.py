@@ -15,11 +15,13 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine_svc.execution.runner import RunnerInfo, ScheduledSequence
-from engine_svc.request import Request, Sampled, SamplingParams, TokenLogprobs
+from engine_svc.output import Sampled, TokenLogprobs
+from engine_svc.request import Request, SamplingParams
+from engine_svc.runners.interface import RunnerInfo
 from engine_svc.sampling.sampler import Sampler
 from engine_svc.scheduling.sequence import Sequence
 from engine_svc.scheduling.speculation import Speculation
+from engine_svc.scheduling.step import ScheduledSequence
 from tests.engine_svc.given import Answer, Running, scheduler
 
 VOCAB_SIZE = 7

@@ -12,19 +12,20 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from engine_svc.engine import Engine
-from engine_svc.execution.runner import DeviceLost, Runner, ScheduledSequence
-from engine_svc.executors.simulated.runner import SimulatedRunner
 from engine_svc.heartbeat import Heartbeat
 from engine_svc.metrics import EngineMetrics
-from engine_svc.output import RequestOutput
-from engine_svc.request import Request, Sampled, Script
+from engine_svc.output import RequestOutput, Sampled
+from engine_svc.request import Request, Script
+from engine_svc.runners.interface import DeviceLost, Runner
+from engine_svc.runners.simulated.runner import SimulatedRunner
 from engine_svc.scheduling.capacity import Slots
+from engine_svc.scheduling.step import ScheduledSequence
 from engine_svc.step_loop import StepLoop
 from svclib.errors import Overloaded, Unavailable
 from tests.engine_svc import given
-from tests.engine_svc.executors.simulated.test_runner import INFO
 from tests.engine_svc.given import Answer
 from tests.engine_svc.paged_model import PagedModel, expected_output
+from tests.engine_svc.runners.simulated.test_runner import INFO
 
 
 class Gate(PagedModel):

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from detokenizer_svc.server import load_vocabulary
-from engine_svc.executors.simulated.vocabulary import load_vocabulary as load_size
 from engine_svc.grammar.token_bytes import read_token_bytes
 from engine_svc.offline.text import load_text
+from engine_svc.runners.simulated.vocabulary import load_vocabulary as load_size
 from modelfiles.errors import ModelFileError
 from modelfiles.gguf_tokenizer import load_gguf_tokenizer
 from modelfiles.token_table import read_token_table

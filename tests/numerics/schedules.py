@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from engine_svc.execution.runner import Runner
-from engine_svc.request import Request, SamplingParams, TokenLogprobs
+from engine_svc.output import TokenLogprobs
+from engine_svc.request import Request, SamplingParams
+from engine_svc.runners.interface import Runner
 from engine_svc.scheduling.speculation import Speculation
 from tests.engine_svc.given import Answer, Running, scheduler
 from tests.engine_svc.running import run

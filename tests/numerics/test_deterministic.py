@@ -16,8 +16,8 @@ import pytest
 import torch
 from transformers import PretrainedConfig
 
-from engine_svc.execution.runner import Runner
 from engine_svc.kernels.build import build, find_compiler
+from engine_svc.runners.interface import Runner
 from tests.engine_svc import tiny
 from tests.engine_svc.running import load
 from tests.numerics.schedules import PARAMS, Said, Seen, alone, play, random_requests, random_schedule

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from engine_svc.execution.runner import Runner
 from engine_svc.request import Request, SamplingParams
+from engine_svc.runners.interface import Runner
 from engine_svc.scheduling.speculation import Speculation
 from tests.engine_svc.running import load, num_preemptions, outputs, run
 from tests.numerics.smollm2_greedy import NUM_TOKENS, Greedy, generate, load_transformers, recorded

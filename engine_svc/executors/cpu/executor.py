@@ -12,10 +12,9 @@ from engine_svc.attention.cpu import KernelCache, batch_structure
 from engine_svc.executors.cpu.decoder import DecoderStructure
 from engine_svc.executors.cpu.weights import PackedWeights
 from engine_svc.executors.interface import ExecutorInfo, PreparedStep
-from engine_svc.executors.projected_rows import ProjectedRows
 from engine_svc.kernels import structures
 from engine_svc.kernels.library import Kernels
-from engine_svc.sampling.logit_rows import LogitRows
+from engine_svc.sampling.logit_rows import LogitRows, ProjectedRows
 
 
 class CpuExecutor:

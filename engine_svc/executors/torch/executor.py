@@ -7,9 +7,8 @@ from torch import Tensor
 
 from engine_svc.attention.interface import AttentionBackend
 from engine_svc.executors.interface import ExecutorInfo, PreparedStep
-from engine_svc.executors.projected_rows import ProjectedRows
 from engine_svc.models.decoder import Decoder
-from engine_svc.sampling.logit_rows import LogitRows
+from engine_svc.sampling.logit_rows import LogitRows, ProjectedRows
 
 
 class TorchExecutor:

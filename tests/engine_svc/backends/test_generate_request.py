@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from engine_svc.backends.generate_request import read_request
-from engine_svc.execution.runner import RunnerInfo
 from engine_svc.request import SamplingParams, Script
+from engine_svc.runners.interface import RunnerInfo
 from engine_svc.scheduling.capacity import Capacity
 from tests.engine_svc.serving import EOS, prompt, script
 
@@ -15,7 +15,7 @@ ROOMY = Capacity(max_model_len=100, block_size=16, num_blocks=64)
 def test_absent_fields_take_the_defaults_that_the_proto_promises() -> None:
     request = read_request(prompt(10, seed=3), INFO, ROOMY)
     assert request.sampling_params == SamplingParams(max_tokens=90, seed=3)
-    assert (request.open_ended, request.script, request.cache_salt) == (True, None, "")
+    assert (request.open_ended, request.script) == (True, None)
 
 
 def test_every_field_arrives() -> None:

@@ -11,9 +11,9 @@ import torch
 from safetensors.torch import save_file
 
 from engine_svc.config import Settings
-from engine_svc.execution.runner import Runner
 from engine_svc.executors.loading import EXECUTORS
 from engine_svc.loading import load_runner
+from engine_svc.runners.interface import Runner
 from engine_svc.scheduling.speculation import Speculation
 from engine_svc.weights.errors import ModelLoadError
 from tests.engine_svc.executors.bigram import load_bigram

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from engine_svc.offline.answer import Answer
 from engine_svc.offline.params import SamplingParams
 from engine_svc.offline.text import Text
-from engine_svc.output import RequestOutput
-from engine_svc.request import ChoiceOutput, Request
+from engine_svc.output import ChoiceOutput, RequestOutput
+from engine_svc.request import Request
+from tests.engine_svc.offline.decoding import decode
 
 alphabet = st.sampled_from(["a", "b", "ab", " a", "  ", "\n", "é", "😀", "日本", "<|im_end|>", ". The"])
 texts = st.lists(alphabet, max_size=20).map("".join)
@@ -45,7 +46,7 @@ def expected(text: Text, stop: list[str], token_ids: list[int], min_tokens: int)
     """The same by looking at the whole text after each token."""
     num_old = 0
     for count in range(1, len(token_ids) + 1):
-        whole = text.decode(token_ids[:count]).rstrip("\N{REPLACEMENT CHARACTER}")
+        whole = decode(text, token_ids[:count]).rstrip("\N{REPLACEMENT CHARACTER}")
         if count > min_tokens:
             ends = [
                 (end, order, string)
@@ -57,7 +58,7 @@ def expected(text: Text, stop: list[str], token_ids: list[int], min_tokens: int)
                 end, _, string = min(ends)
                 return whole[: end - len(string)], count
         num_old = len(whole)
-    return text.decode(token_ids).rstrip("\N{REPLACEMENT CHARACTER}"), 0
+    return decode(text, token_ids).rstrip("\N{REPLACEMENT CHARACTER}"), 0
 
 
 @relaxed

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from engine_svc.constraint import Constraint, Mask, Thinking
-from engine_svc.request import Sampled
+from engine_svc.output import Sampled
 from engine_svc.sampling.sampler import Sampler
 from engine_svc.scheduling.sequence import Sequence
 from svclib.errors import InvalidRequest

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from engine_svc.execution.runner import Runner, ScheduledSequence
-from engine_svc.request import Sampled
-from engine_svc.sampling.prompt_logprobs import add_prompt_logprobs
+from engine_svc.output import Sampled
+from engine_svc.runners.interface import Runner
+from engine_svc.sampling.logprobs import add_prompt_logprobs
 from engine_svc.scheduling.sequence import Sequence
+from engine_svc.scheduling.step import ScheduledSequence
 from svclib.errors import InternalError
 from tests.engine_svc import tiny
 from tests.engine_svc.given import Answer
@@ -166,7 +167,7 @@ def test_logits_are_made_for_a_few_rows_at_a_time(
     logits = Counting(torch.randn(10, 100))
     batch = [entry(sequence(prompt=range(11), prompt_logprobs=4), 0, 10)]
     (whole,) = add_prompt_logprobs(batch, [], logits, 0, 100)
-    monkeypatch.setattr("engine_svc.sampling.prompt_logprobs._GROUP_ELEMENTS", elements)
+    monkeypatch.setattr("engine_svc.sampling.logprobs._GROUP_ELEMENTS", elements)
     logits.rows = []
 
     (grouped,) = add_prompt_logprobs(batch, [], logits, 0, 100)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from engine_svc.request import Sampled
+from engine_svc.output import Sampled
 from engine_svc.sampling.sampler import Sampler
 from engine_svc.scheduling.sequence import Sequence
 from tests.engine_svc.sampling.given import assert_drawn_from, sequence

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine_svc.request import Sampled, TokenLogprobs
+from engine_svc.output import Sampled, TokenLogprobs
 from engine_svc.sampling.verify import Result, verify
 
 BROKEN = FloatingPointError("no")

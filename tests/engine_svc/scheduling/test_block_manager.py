@@ -19,15 +19,15 @@ def compute(blocks: BlockManager, sequence: Sequence) -> None:
     blocks.publish(sequence, start)
 
 
-def admit(blocks: BlockManager, prompt: list[int] | int, *, salt: str = "") -> Sequence:
-    sequence = given.sequence(prompt, salt=salt)
+def admit(blocks: BlockManager, prompt: list[int] | int) -> Sequence:
+    sequence = given.sequence(prompt)
     assert blocks.allocate(sequence)
     return sequence
 
 
-def num_cached(blocks: BlockManager, prompt: list[int] | int, *, salt: str = "") -> int:
+def num_cached(blocks: BlockManager, prompt: list[int] | int) -> int:
     """How many tokens of a prompt would come from the cache."""
-    sequence = admit(blocks, prompt, salt=salt)
+    sequence = admit(blocks, prompt)
     cached = sequence.num_computed_tokens
     blocks.free(sequence)
     return cached
@@ -141,14 +141,6 @@ def test_only_what_follows_the_same_beginning_is_shared() -> None:
     assert num_cached(blocks, [1, 2, 3, 4, 0, 6, 7, 8, 9]) == 4
     assert num_cached(blocks, [0, 2, 3, 4, 5, 6, 7, 8, 9]) == 0
     assert num_cached(blocks, [5, 6, 7, 8, 9]) == 0
-
-
-def test_salts_keep_tenants_apart() -> None:
-    blocks = manager(num_blocks=20)
-    for salt in ("x", "", "y"):
-        assert num_cached(blocks, 9, salt=salt) == 0
-        compute(blocks, admit(blocks, 9, salt=salt))
-    assert [num_cached(blocks, 9, salt=salt) for salt in ("x", "", "y", "z")] == [8, 8, 8, 0]
 
 
 def test_generated_tokens_are_cached_too() -> None:

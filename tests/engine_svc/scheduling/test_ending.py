@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine_svc.request import Sampled
+from engine_svc.output import Sampled
 from engine_svc.scheduling.ending import Ending, ending_of
 from engine_svc.scheduling.sequence import Sequence, choices_of
 from tests.engine_svc import given

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from engine_svc.request import ChoiceOutput, Request, Sampled, TokenLogprobs
+from engine_svc.output import ChoiceOutput, Sampled, TokenLogprobs
+from engine_svc.request import Request
 from engine_svc.scheduling.scheduler import Scheduler
 from engine_svc.scheduling.sequence import Sequence, Status, choices_of
 from engine_svc.scheduling.step import Outcome, Plan

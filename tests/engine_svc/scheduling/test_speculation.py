@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 
 from engine_svc.constraint import Constraint
-from engine_svc.execution.runner import ScheduledSequence
-from engine_svc.request import Request, Sampled
+from engine_svc.output import Sampled
+from engine_svc.request import Request
 from engine_svc.scheduling.block_manager import BlockManager
 from engine_svc.scheduling.scheduler import Scheduler
 from engine_svc.scheduling.sequence import Sequence, Status, choices_of
 from engine_svc.scheduling.speculation import FREE_TOKENS, Speculation
-from engine_svc.scheduling.step import Plan
+from engine_svc.scheduling.step import Plan, ScheduledSequence
 from tests.engine_svc import given
 
 LOOP = [1, 2, 3] * 400

@@ -9,10 +9,12 @@ import torch
 from structlog.testing import capture_logs
 
 from engine_svc.attention import backends
-from engine_svc.execution.runner import Runner, ScheduledSequence
 from engine_svc.models.precision import resolve_dtype
-from engine_svc.request import Request, Sampled, SamplingParams, TokenLogprobs
+from engine_svc.output import Sampled, TokenLogprobs
+from engine_svc.request import Request, SamplingParams
+from engine_svc.runners.interface import Runner
 from engine_svc.scheduling.speculation import Speculation
+from engine_svc.scheduling.step import ScheduledSequence
 from engine_svc.weights.errors import ModelLoadError
 from tests.engine_svc import tiny
 from tests.engine_svc.given import Answer

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from engine_svc.output import RequestHead, RequestOutput, RequestStats
-from engine_svc.request import ChoiceOutput, Request
+from engine_svc.output import ChoiceOutput, RequestHead, RequestOutput, RequestStats
+from engine_svc.request import Request
 from engine_svc.scheduling.sequence import Sequence, Status, choices_of
 
 
-class Generation:
+class RequestState:
     """Belongs to the step loop. Times are Unix seconds, 0 until it happens."""
 
     def __init__(self, request: Request, group_id: int) -> None:

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine_svc.attention.interface import PagedBatch
-from engine_svc.execution.runner import ScheduledSequence
-from engine_svc.executors.prepare import prepare
+from engine_svc.runners.prepare import prepare
+from engine_svc.scheduling.step import ScheduledSequence
 from tests.engine_svc.sampling.given import sequence
 
 BLOCK_SIZE = 4

@@ -15,9 +15,11 @@ from collections.abc import Sequence as SequenceOf
 from dataclasses import replace
 from typing import Final
 
-from engine_svc.execution.runner import RunnerInfo, ScheduledSequence
-from engine_svc.request import PromptLogprobs, Request, Sampled, Script, TokenLogprobs
+from engine_svc.output import PromptLogprobs, Sampled, TokenLogprobs
+from engine_svc.request import Request, Script
+from engine_svc.runners.interface import RunnerInfo
 from engine_svc.scheduling.sequence import Sequence
+from engine_svc.scheduling.step import ScheduledSequence
 
 OPEN_ENDED_TOKENS: Final = 64
 """Length of an answer when neither a script nor ``max_tokens`` says it."""

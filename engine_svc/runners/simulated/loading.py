@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine_svc.execution.runner import RunnerInfo
-from engine_svc.executors.simulated.runner import SimulatedRunner
-from engine_svc.executors.simulated.vocabulary import load_vocabulary
+from engine_svc.runners.interface import RunnerInfo
+from engine_svc.runners.simulated.runner import SimulatedRunner
+from engine_svc.runners.simulated.vocabulary import load_vocabulary
 from protos.simulated import MODEL_NAME
 
 _CONTEXT: Final = 8192

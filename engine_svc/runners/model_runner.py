@@ -6,24 +6,25 @@ from collections.abc import Sequence as SequenceOf
 
 import torch
 
-from engine_svc.execution.runner import RunnerInfo, ScheduledSequence
 from engine_svc.executors.cache import CacheSize
 from engine_svc.executors.interface import Executor
 from engine_svc.executors.load_request import LoadRequest
 from engine_svc.executors.loading import load_executor
-from engine_svc.executors.prepare import prepare
-from engine_svc.request import Sampled
+from engine_svc.output import Sampled
+from engine_svc.runners.interface import RunnerInfo
+from engine_svc.runners.prepare import prepare
 from engine_svc.sampling.logit_rows import LogitRows
-from engine_svc.sampling.prompt_logprobs import add_prompt_logprobs
+from engine_svc.sampling.logprobs import add_prompt_logprobs
 from engine_svc.sampling.sampler import Sampler, row_operations
 from engine_svc.scheduling.sequence import Sequence
+from engine_svc.scheduling.step import ScheduledSequence
 from engine_svc.weights.checkpoint import open_checkpoint
 from engine_svc.weights.errors import ModelLoadError
 from engine_svc.weights.source import locate
 
 
 class ModelRunner:
-    """See ``engine_svc.execution.runner.Runner``."""
+    """See ``engine_svc.runners.interface.Runner``."""
 
     def __init__(self, executor: Executor, info: RunnerInfo, *, max_num_batched_tokens: int) -> None:
         self._executor = executor

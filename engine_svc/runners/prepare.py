@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from engine_svc.attention.interface import PagedBatch
-from engine_svc.execution.runner import ScheduledSequence
 from engine_svc.executors.interface import PreparedStep
+from engine_svc.scheduling.step import ScheduledSequence
 
 
 def prepare(batch: SequenceOf[ScheduledSequence], block_size: int, device: torch.device) -> PreparedStep:

@@ -6,12 +6,9 @@ from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 from typing import Protocol
 
-from engine_svc.request import Sampled
+from engine_svc.output import Sampled
 from engine_svc.scheduling.sequence import Sequence
 from engine_svc.scheduling.step import ScheduledSequence
-
-__all__ = ["DeviceLost", "Runner", "RunnerInfo", "ScheduledSequence"]
-"""All that who writes a runner needs."""
 
 
 @dataclass(frozen=True, slots=True)

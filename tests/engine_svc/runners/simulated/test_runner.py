@@ -8,9 +8,9 @@ from hypothesis import given as for_all
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from engine_svc.execution.runner import RunnerInfo
-from engine_svc.executors.simulated.runner import OPEN_ENDED_TOKENS, SimulatedRunner
 from engine_svc.request import FinishReason, Request, Script
+from engine_svc.runners.interface import RunnerInfo
+from engine_svc.runners.simulated.runner import OPEN_ENDED_TOKENS, SimulatedRunner
 from engine_svc.scheduling.sequence import choices_of
 from tests.engine_svc import given
 from tests.engine_svc.given import Answer, Running
