@@ -1,4 +1,4 @@
-"""Process-wide settings: how OpenMP threads wait, set before torch is imported, and the heap after a model is loaded."""
+"""Process-wide settings: how OpenMP threads wait (before torch is imported), and the heap (after a model is loaded)."""
 
 from __future__ import annotations
 

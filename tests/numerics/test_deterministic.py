@@ -57,7 +57,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module", params=list(KINDS.values()), ids=list(KINDS))
 def kind(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Who computes, and in which numbers."""
+    """An executor with its precision and quantisation."""
     if request.param["attention_backend"] == "cpu":
         if find_compiler() is None:
             pytest.skip("there is no C++ compiler")
