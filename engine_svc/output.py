@@ -1,4 +1,4 @@
-"""What the engine tells about a request, one ``RequestOutput`` for each step that moved it."""
+"""What a step yields for a sequence (``Sampled``), and what the engine yields for a request (``RequestOutput``)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TokenLogprobs:
 
 @dataclass(frozen=True, slots=True)
 class PromptLogprobs:
-    """A run of tokens of the prompt, and what their log probabilities were; as many of the one as of the other."""
+    """Consecutive tokens of the prompt and their log probabilities, of the same length."""
 
     token_ids: tuple[int, ...]
     logprobs: tuple[TokenLogprobs, ...]
@@ -31,10 +31,10 @@ class PromptLogprobs:
 class Sampled:
     """What one step produced for one sequence: usually one token, several from a script or from accepted draft tokens.
 
-    ``logprobs`` is as long as ``token_ids``, or empty when none were asked for. ``token_ids`` may be empty: nothing
-    yet, ask again, but not before ``resume_at`` (seconds of ``time.monotonic``). With ``ended`` the choice ends after
-    these tokens for want of more, as if they had reached ``max_tokens``; with ``completed`` because its constraint lets
-    nothing follow them. ``prompt`` is what the step found for the ``prompt_rows`` that it was given.
+    ``logprobs`` is as long as ``token_ids``, or empty when not requested. ``token_ids`` may be empty: no token yet,
+    schedule again, but not before ``resume_at`` (seconds of ``time.monotonic``). With ``ended`` the choice ends after
+    these tokens with finish reason ``length``; with ``completed`` because its constraint allows no token after them.
+    ``prompt`` has the log probabilities of the step's ``prompt_rows``.
     """
 
     token_ids: tuple[int, ...]
@@ -47,9 +47,9 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceOutput:
-    """New tokens of one choice, and with its last ones why it ended; ``matched_token_id`` if a token ended it.
+    """New tokens of one choice, and with its last ones the finish reason; ``matched_token_id`` if a token ended it.
 
-    ``logprobs`` is as long as ``token_ids``, or empty when none were asked for. ``prompt`` comes before any token.
+    ``logprobs`` is as long as ``token_ids``, or empty when not requested. ``prompt`` comes before any token.
     """
 
     index: int
@@ -62,7 +62,7 @@ class ChoiceOutput:
 
 @dataclass(frozen=True, slots=True)
 class RequestHead:
-    """What is known once a request has started; with its first output."""
+    """Facts known once a request has started; part of its first output."""
 
     num_prompt_tokens: int
     num_cached_tokens: int
@@ -71,7 +71,7 @@ class RequestHead:
 
 @dataclass(frozen=True, slots=True)
 class RequestStats:
-    """Times and counts of a request that ended; with its last output. Unix seconds; 0: did not happen."""
+    """Times and counts of a finished request; part of its last output. Unix seconds; 0: did not happen."""
 
     queue_enter_at: float
     prefill_start_at: float
@@ -82,7 +82,7 @@ class RequestStats:
 
 @dataclass(frozen=True, slots=True)
 class RequestOutput:
-    """News of the request whose choices are the group ``group_id``. ``stats`` or ``error`` makes it the last."""
+    """Output of the request whose choices are the group ``group_id``. With ``stats`` or ``error`` it is the last."""
 
     group_id: int
     choices: list[ChoiceOutput]
@@ -97,7 +97,7 @@ class RequestOutput:
 
 @dataclass(frozen=True, slots=True)
 class Loads:
-    """How busy the engine is. Sequences, and cache blocks that none of them uses."""
+    """The load of the engine: numbers of sequences, and of cache blocks that none of them uses."""
 
     num_running: int
     num_waiting: int

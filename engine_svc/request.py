@@ -1,4 +1,4 @@
-"""What a request is and what it yields, inside the engine. Knows neither protobuf nor torch."""
+"""A request inside the engine. Knows neither protobuf nor torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FinishReason = Literal["stop", "length"]
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """How to choose tokens; every value is final, defaults applied (see ``SamplingParams`` in engine.proto).
+    """Sampling parameters with all defaults applied (see ``SamplingParams`` in engine.proto).
 
     ``temperature == 0`` or ``top_p == 0`` is greedy; ``top_k == 0`` keeps all tokens; ``max_tokens`` is at least 1;
     ``logprobs`` is None for no log probabilities, else the number of alternatives for each token; ``prompt_logprobs``
@@ -45,7 +45,7 @@ class SamplingParams:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What a simulated model answers: ``steps`` played ``repeat`` times, ``delay`` seconds before each step."""
+    """The output of a simulated model: ``steps`` played ``repeat`` times, with ``delay`` seconds before each step."""
 
     steps: tuple[tuple[int, ...], ...]
     repeat: int = 1
@@ -59,8 +59,8 @@ class Request:
 
     ``open_ended`` says that the client set no ``max_tokens`` and got the rest of the context. ``grammar`` is the
     compiled constraint, if there is one.
-    ``output_token_ids`` were generated before: the one choice goes on after them as if they were its own.
-    ``choice_index`` is the first choice's among those of the client's request, which the noise is a function of.
+    ``output_token_ids`` were generated before: the one choice continues after them. ``choice_index`` is the index of
+    the first choice in the client's request; noise is a function of it.
     """
 
     request_id: str

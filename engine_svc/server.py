@@ -1,4 +1,4 @@
-"""The engine as a service: what is built at start, what is watched, what is given back."""
+"""The engine as a service: start, readiness, drain and stop."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 
 class EngineService:
-    """A model, served. ``failed`` is true once the engine is lost: the process then ends by itself."""
+    """Serves a model. ``failed`` is true once the engine has failed: the process then ends by itself."""
 
     name: Final = "engine"
     service_names: Final = (engine_pb2.DESCRIPTOR.services_by_name["Engine"].full_name,)
@@ -72,7 +72,7 @@ class EngineService:
             await self._backend.stop()
 
     async def _watch_heartbeat(self, health: Health) -> None:
-        """Be unready while the step loop owes a step for too long, and ready again when it has made one."""
+        """Not ready while the step loop is stalled, ready again after its next step."""
         was_stalled = False
         while True:
             await asyncio.sleep(min(_WATCH_SECONDS, self._settings.stall_seconds / 4))
@@ -82,7 +82,7 @@ class EngineService:
                 health.set_serving(not was_stalled)
 
     def _die(self, health: Health) -> None:
-        """The engine is lost: say so, and end as if told to, but with a bad exit code."""
+        """The engine failed: report not ready, and shut down with exit code 1."""
         self.failed = True
         if self._watch is not None:
             self._watch.cancel()

@@ -1,4 +1,8 @@
-"""The border between deciding what to compute (scheduling/, no torch) and computing it (executors/, sampling/)."""
+"""The border between scheduling (no torch) and computing: a runner computes one step at a time.
+
+There are two: ``ModelRunner`` (prepare tensors, run an executor, sample) and ``SimulatedRunner`` (no weights, no
+logits).
+"""
 
 from __future__ import annotations
 
@@ -13,11 +17,11 @@ from engine_svc.scheduling.step import ScheduledSequence
 
 @dataclass(frozen=True, slots=True)
 class RunnerInfo:
-    """What a runner loaded, and its limits.
+    """The loaded model and its limits.
 
-    ``dtype`` is what activations are multiplied as, ``cache_dtype`` the element type of the KV cache.
-    ``batch_invariant`` promises that what is computed for a token is the same to the bit whatever else the step
-    computes, so that draft tokens change nothing.
+    ``dtype`` is the format in which activations are multiplied, ``cache_dtype`` the element type of the KV cache.
+    ``batch_invariant`` promises that the result for a token is the same to the bit in any batch, so that speculation is
+    lossless to the bit.
     """
 
     model_path: str
@@ -35,22 +39,23 @@ class RunnerInfo:
 
 
 class DeviceLost(Exception):
-    """The device cannot compute any more: this process must end. Raised by ``Runner.execute``."""
+    """The device is lost: the process must end. Raised by ``Runner.execute``."""
 
 
 class Runner(Protocol):
-    """Computes one step. Owned and called by the step loop's thread alone."""
+    """Computes steps. Called by the step loop's thread alone."""
 
     @property
     def info(self) -> RunnerInfo:
         """What was loaded; does not change."""
 
     def execute(self, batch: SequenceOf[ScheduledSequence]) -> list[Sampled | Exception]:
-        """Compute a step; one result for each entry that ``has_output``, in order, no tokens unless it ``samples``.
+        """Compute a step; one result for each entry that ``has_output``, in order, without tokens unless it
+        ``samples``.
 
-        An exception in the list is the fault of that one sequence. Raising is a fault of the whole step, and
-        ``DeviceLost`` one of the process. Does not change the sequences.
+        An exception in the list fails that one sequence. A raised exception fails the whole step, and ``DeviceLost``
+        the process. Does not change the sequences.
         """
 
     def release(self, sequence: Sequence) -> None:
-        """Drop whatever is kept for a sequence that ended; called once for each."""
+        """Drop the state of a sequence that ended; called once for each."""

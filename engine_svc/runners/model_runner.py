@@ -1,4 +1,4 @@
-"""A step of a real model: prepare its tensors, compute their logits, sample. Knows a device, not who computes."""
+"""A step of a real model: prepare its tensors, run the executor, sample. Independent of the executor."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ModelRunner:
     def _sample(
         self, batch: SequenceOf[ScheduledSequence], logits: LogitRows, num_samples: int
     ) -> list[Sampled | Exception]:
-        """From the first ``num_samples`` rows; the others are of prompts."""
+        """Sample from the first ``num_samples`` rows; the others are rows of prompts."""
         sampling = [entry for entry in batch if entry.samples]
         sequences, drafts = [entry.sequence for entry in sampling], [entry.drafts for entry in sampling]
         sampled = self._sampler.sample(logits[:num_samples], sequences, drafts)
@@ -80,7 +80,7 @@ def load_model_runner(
 
     ``max_model_len`` of None takes the model's own limit. The KV cache has ``num_blocks`` blocks, or as many as fit
     ``kv_cache_bytes``. ``num_threads`` of None leaves torch's choice. The rest is as in
-    ``engine_svc.executors.load_request``. Raises ``ModelLoadError`` if the model or these settings will not do.
+    ``engine_svc.executors.load_request``. Raises ``ModelLoadError`` if the model or a setting is not supported.
     """
     if num_threads is not None:
         torch.set_num_threads(num_threads)
@@ -116,7 +116,9 @@ def _info(model: str, request: LoadRequest, executor: Executor, max_model_len: i
     )
 
 
-def _model_len(wanted: int | None, limit: int) -> int:
-    if wanted is not None and not 1 <= wanted <= limit:
-        raise ModelLoadError(f"max_model_len {wanted} is not between 1 and {limit}, the longest context of this model")
-    return limit if wanted is None else wanted
+def _model_len(requested: int | None, limit: int) -> int:
+    if requested is not None and not 1 <= requested <= limit:
+        raise ModelLoadError(
+            f"max_model_len must be between 1 and {limit}, the context length of this model, not {requested}"
+        )
+    return limit if requested is None else requested

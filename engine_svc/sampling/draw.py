@@ -22,16 +22,18 @@ _SLACK: Final = np.float32(1.001)
 
 
 def draw(logits: Tensor, states: SequenceOf[SamplingState], operations: RowOperations) -> TokenIds:
-    """Draw a token for each row of ``logits`` [rows, vocab], without NaN or +inf -> [rows]"""
+    """Draw a token for each row of ``logits`` [rows, vocab_size], without NaN or +inf -> [rows]"""
     temperatures = np.maximum([state.params.temperature for state in states], _COLDEST).astype(np.float32)
     scores = operations.scaled(logits, temperatures)
     keys = _keys(states)
-    some_filtered = [filters(state.params, logits.shape[1]) for state in states]
+    filtered = [filters(state.params, logits.shape[1]) for state in states]
     chosen = np.empty(len(states), np.int64)
-    for filtered in set(some_filtered):
-        rows = [row for row, one in enumerate(some_filtered) if one == filtered]
+    for is_filtered in set(filtered):
+        rows = [row for row, one in enumerate(filtered) if one == is_filtered]
         group = scores if len(rows) == len(states) else scores[rows]
-        at = _survivors(group, [states[row] for row in rows]) if filtered else operations.contenders(group, keys[rows])
+        at = (
+            _filtered(group, [states[row] for row in rows]) if is_filtered else operations.contenders(group, keys[rows])
+        )
         chosen[rows] = winners(operations.read(group, at), keys[rows], *at)
     return chosen
 
@@ -44,26 +46,26 @@ def _keys(states: SequenceOf[SamplingState]) -> Keys:
     )
 
 
-def _survivors(scores: Tensor, states: SequenceOf[SamplingState]) -> Entries:
+def _filtered(scores: Tensor, states: SequenceOf[SamplingState]) -> Entries:
     rows, ids = survivors(scores, [state.params for state in states])
     return rows.cpu().numpy(), ids.cpu().numpy()
 
 
 def deadlines(keys: Keys, best: TokenIds) -> Values:
-    """When the best token of each row arrives, and a little later.
+    """The arrival time of the best token of each row, plus a margin for rounding.
 
-    The time -log(1 - u) / p is at least u / p, so a token with a larger u / p has lost. This leaves few contenders, the
-    tokens for which logarithms must be taken.
+    The time -log(1 - u) / p is at least u / p, so a token with a larger u / p has lost. This leaves few contenders, for
+    which logarithms must be computed.
     """
     times: Values = exponentials(token_hashes(keys, best)).astype(np.float32) * _SLACK
     return times
 
 
 def winners(scores: Values, keys: Keys, rows: TokenIds, ids: TokenIds) -> TokenIds:
-    """The token that arrives first in each row, of those given by ``rows`` and ``ids``; each row has one at least.
+    """The token that arrives first in each row, of those given by ``rows`` and ``ids``; each row has at least one.
 
-    ``scores`` are those of the tokens given. Times are float64, and computed here wherever the scores were: which unit
-    took a logarithm must not decide a race.
+    ``scores`` are those of the given tokens. Times are float64 and computed on the CPU for every device: rounding of a
+    device's logarithm must not decide a race.
     """
     with np.errstate(over="ignore"):
         times = exponentials(token_hashes(keys[rows], ids)) * np.exp(-scores.astype(np.float64))

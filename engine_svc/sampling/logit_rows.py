@@ -1,4 +1,4 @@
-"""What the sampler reads: the logits of a step, row by row."""
+"""The logits of a step, as the sampler reads them: by row."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from torch import Tensor
 
 
 class LogitRows(Protocol):
-    """Logits of some rows of a step. A tensor [rows, vocab_size] is one; others compute what is read.
+    """Logits of some rows of a step. A tensor [rows, vocab_size] is one; ``ProjectedRows`` computes rows on read.
 
-    They need not be held all at once: those of a long prompt and a large vocabulary take more memory than the rest of a
+    They need not all be in memory: with a long prompt and a large vocabulary they take more memory than the rest of a
     step. Valid until the executor's next step.
     """
 

@@ -26,15 +26,15 @@ _GROUP_ELEMENTS: Final = 1 << 21
 
 
 def token_logprobs(logits: Tensor, token_ids: SequenceOf[int], num_top: SequenceOf[int]) -> list[TokenLogprobs]:
-    """For each row, the chosen token's log probability and those of the ``num_top`` best.
+    """For each row, the log probability of the chosen token and those of the ``num_top`` best.
 
     ``logits`` float32 [rows, vocab], without NaN or +inf.
     """
     logprobs = torch.log_softmax(logits, dim=-1).nan_to_num(nan=IMPOSSIBLE).clamp(min=IMPOSSIBLE)
     chosen_ids = torch.tensor(token_ids, device=logits.device)[:, None]
     chosen = logprobs.gather(1, chosen_ids).squeeze(1).tolist()
-    most = min(max(num_top), logits.shape[1])
-    ids = Ranking(logits).best(most)[1] if most else chosen_ids[:, :0]
+    num_best = min(max(num_top), logits.shape[1])
+    ids = Ranking(logits).best(num_best)[1] if num_best else chosen_ids[:, :0]
     tops = zip(ids.tolist(), logprobs.gather(1, ids).tolist(), strict=True)
     return [
         TokenLogprobs(logprob, tuple(zip(row_ids[:count], row_values[:count], strict=True)))
@@ -49,10 +49,10 @@ def add_prompt_logprobs(
     first_row: int,
     vocab_size: int,
 ) -> list[Sampled | Exception]:
-    """The results of a step: what was ``sampled``, and log probabilities of the prompts' tokens.
+    """The results of a step: ``sampled``, with the log probabilities of prompt tokens added.
 
-    From ``first_row`` on, ``logits`` are those of the ``prompt_rows`` of all entries. A prompt with logits that are NaN
-    or +inf gets an exception.
+    From ``first_row`` on, ``logits`` are those of the ``prompt_rows`` of all entries. A prompt with NaN or +inf in its
+    logits gets an exception.
     """
     samples = iter(sampled)
     results: list[Sampled | Exception] = []
@@ -77,7 +77,7 @@ def _with_prompt(
     for start in range(0, len(token_ids), group_size):
         group = token_ids[start : start + group_size]
         group_logits = logits[first_row + start : first_row + start + len(group)].float()
-        if not bool((group_logits.amax(dim=-1) < float("inf")).all()):  # NaN is not less either
+        if not bool((group_logits.amax(dim=-1) < float("inf")).all()):  # false for NaN too
             return FloatingPointError("logits of the prompt are not finite")
         found += token_logprobs(group_logits, group, [request.sampling_params.prompt_logprobs or 0] * len(group))
     return replace(result, prompt=PromptLogprobs(token_ids, tuple(found)))

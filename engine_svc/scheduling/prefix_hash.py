@@ -1,6 +1,6 @@
-"""Names for the contents of cache blocks: equal names mean equal KV cache.
+"""Prefix cache keys: blocks with equal hashes have equal KV cache.
 
-The KV cache of a block depends on all tokens before it, so its name covers the parent's name and its own tokens. The
+The KV cache of a block depends on all tokens before it, so its hash covers the parent's hash and its own tokens. The
 first parent covers everything else that matters, today the model. Every field is tagged and carries its length, so no
 two different inputs give the same bytes.
 """
@@ -26,7 +26,7 @@ def root_hash(fields: Mapping[str, str]) -> bytes:
 
 
 def block_hash(parent: bytes, token_ids: Sequence[int]) -> bytes:
-    """The name of a full block with these tokens after ``parent``; 32 bytes."""
+    """The hash of a full block with these tokens after ``parent``; 32 bytes."""
     digest = hashlib.sha256(_BLOCK_TAG)
     _update(digest, parent)
     _update(digest, array("Q", token_ids).tobytes())

@@ -14,11 +14,11 @@ def test_a_request_is_told_from_head_to_stats() -> None:
     state.start(sequence, 2.0)
     assert state.has_started
     outputs = [ChoiceOutput(0, (token_id,)) for token_id in (7, 8, 9)]
-    assert state.tell([outputs[0]], 3.0) == RequestOutput(20, [outputs[0]], RequestHead(5, 4, 9))
-    assert state.tell([outputs[1]], 4.0) == RequestOutput(20, [outputs[1]])
+    assert state.output([outputs[0]], 3.0) == RequestOutput(20, [outputs[0]], RequestHead(5, 4, 9))
+    assert state.output([outputs[1]], 4.0) == RequestOutput(20, [outputs[1]])
     sequence.status = Status.FINISHED
     sequence.num_preemptions = 2
-    assert state.tell([outputs[2]], 5.0) == RequestOutput(
+    assert state.output([outputs[2]], 5.0) == RequestOutput(
         20, [outputs[2]], stats=RequestStats(1.0, 2.0, 3.0, 5.0, num_preemptions=2)
     )
 
@@ -27,14 +27,14 @@ def test_it_goes_on_until_its_last_choice_is_over() -> None:
     state = RequestState(given.request(n=2), group_id=0)
     first, second = state.sequences
     first.status = Status.FINISHED
-    assert not state.tell([ChoiceOutput(0, (7,), (), "length")], 1.0).is_last
+    assert not state.output([ChoiceOutput(0, (7,), (), "length")], 1.0).is_last
     second.status = Status.FINISHED
-    assert state.tell([], 2.0).is_last
+    assert state.output([], 2.0).is_last
 
 
 def test_an_end_without_tokens_is_no_token() -> None:
     state = RequestState(given.request(), group_id=0)
-    state.tell([ChoiceOutput(0, (), (), "length")], 3.0)
+    state.output([ChoiceOutput(0, (), (), "length")], 3.0)
     assert (state.first_token_at, state.last_token_at) == (0.0, 0.0)
-    state.tell([ChoiceOutput(0, (), (), "length"), ChoiceOutput(1, (7,))], 4.0)
+    state.output([ChoiceOutput(0, (), (), "length"), ChoiceOutput(1, (7,))], 4.0)
     assert (state.first_token_at, state.last_token_at) == (4.0, 4.0)

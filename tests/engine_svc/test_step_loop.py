@@ -57,11 +57,11 @@ class PanicException(BaseException):
 
 
 class CountingHeartbeat(Heartbeat):
-    num_paid = 0
+    num_steps_done = 0
 
-    def pay(self) -> None:
-        self.num_paid += 1
-        super().pay()
+    def step_done(self) -> None:
+        self.num_steps_done += 1
+        super().step_done()
 
 
 class Ear(Answer):
@@ -243,7 +243,7 @@ async def test_every_step_is_a_beat() -> None:
     async with running(model, heartbeat=heartbeat) as loop:
         loop.submit(given.request(4, 9), ear.hear)
         await heard(ear)
-    assert heartbeat.num_paid == model.num_steps == 9
+    assert heartbeat.num_steps_done == model.num_steps == 9
 
 
 async def test_stopping_an_idle_loop_ends_its_thread() -> None:

@@ -1,6 +1,6 @@
 """A decoder of a native family, computed by the compiled C++ kernels: one call for all layers of a step.
 
-What a token gets is a function of its own sequence alone, to the last bit, whatever else is in the step.
+Batch-invariant: the result for a token is a function of its own sequence alone, to the last bit.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from engine_svc.sampling.logit_rows import LogitRows, ProjectedRows
 
 
 class TorchExecutor:
-    """See ``engine_svc.executors.interface.HiddenStatesExecutor``. The attention backend has the KV cache."""
+    """See ``engine_svc.executors.interface.HiddenStatesExecutor``. The attention backend owns the KV cache."""
 
     def __init__(self, model: Decoder, attention: AttentionBackend, info: ExecutorInfo) -> None:
         self.model = model

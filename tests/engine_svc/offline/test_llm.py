@@ -241,7 +241,7 @@ def test_a_template_cannot_reach_the_interpreter(llm: LLM) -> None:
         ([[5, -1]], GREEDY, r"prompt 0: .*-1"),
         ([[5] * 256], GREEDY, r"prompt 0: .*256 .*256"),
         ([[5] * 300], GREEDY, r"prompt 0: .*256 .*300"),
-        ([[5] * 200], SamplingParams(max_tokens=100), r"256 .*200, so max_tokens can be 56 .* 100"),
+        ([[5] * 200], SamplingParams(max_tokens=100), r"256 .*200, so max_tokens must be at most 56, not 100"),
         ([[5]], SamplingParams(stop_token_ids=[49152]), r"prompt 0: stop_token_ids: .*49152"),
         (["x", "y"], [GREEDY], "1 sampling_params for 2 prompts"),
     ],
@@ -268,7 +268,7 @@ def test_what_generates_does_not_embed(llm: LLM) -> None:
     [
         ({"tensor_parallel_size": 2}, "tensor_parallel_size 2 is not supported yet"),
         ({"max_model_len": 0}, "max_model_len"),
-        ({"max_model_len": 257}, "max_model_len 257 is not between 1 and 256"),
+        ({"max_model_len": 257}, "max_model_len must be between 1 and 256"),
         ({"dtype": "float8"}, "dtype"),
         ({"max_num_seqs": 9, "max_num_batched_tokens": 8}, "max_num_batched_tokens"),
         ({"simulated_step_ms": 1.0}, "simulated_step_ms"),

@@ -257,9 +257,12 @@ def test_what_is_missing_is_logged_once(folder: str, monkeypatch: pytest.MonkeyP
     ("changes", "reason"),
     [
         ({"dtype": "float16"}, "dtype float16 is not supported; supported are auto, float32, bfloat16"),
-        ({"max_model_len": 129}, "max_model_len 129 is not between 1 and 128, the longest context of this model"),
-        ({"max_model_len": 0}, "max_model_len 0"),
-        ({"num_blocks": None, "kv_cache_bytes": 767}, "a cache of 767 bytes does not hold one block of 768 bytes"),
+        ({"max_model_len": 129}, "max_model_len must be between 1 and 128, the context length of this model, not 129"),
+        ({"max_model_len": 0}, "max_model_len must be between 1 and 128, .*, not 0"),
+        (
+            {"num_blocks": None, "kv_cache_bytes": 767},
+            "KV cache memory of 767 bytes is less than one block of 768 bytes",
+        ),
     ],
 )
 def test_numbers_that_will_not_do_are_refused(folder: str, changes: dict[str, Any], reason: str) -> None:

@@ -32,7 +32,7 @@ def test_what_was_counted_ahead_is_not_counted_twice() -> None:
 def test_the_least_length_is_reached_within_drafts() -> None:
     now = state([7], temperature=0.0, min_tokens=3)
 
-    assert [now.after((7,) * count).must_go_on for count in range(4)] == [True, True, False, False]
+    assert [now.after((7,) * count).must_continue for count in range(4)] == [True, True, False, False]
     assert [now.after((7,) * count).is_greedy for count in range(4)] == [False, False, True, True]
 
 

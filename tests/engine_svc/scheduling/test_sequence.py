@@ -40,13 +40,13 @@ def test_which_tokens_end_it() -> None:
 
 def test_a_prompt_that_owes_logits_skips_only_what_was_told() -> None:
     one, other = choices_of(given.request(9, n=2, prompt_logprobs=0), 0)
-    assert [(choice.owes_prompt_logprobs, choice.num_skippable_tokens) for choice in (one, other)] == [
+    assert [(choice.needs_prompt_logprobs, choice.num_skippable_tokens) for choice in (one, other)] == [
         (True, 0),
         (False, 8),
     ]
     one.num_prompt_logprobs = 5
-    assert (one.owes_prompt_logprobs, one.num_skippable_tokens) == (True, 5)
+    assert (one.needs_prompt_logprobs, one.num_skippable_tokens) == (True, 5)
     one.num_prompt_logprobs = 8
     one.token_ids += [1, 2]
-    assert (one.owes_prompt_logprobs, one.num_skippable_tokens) == (False, 10)
-    assert not choices_of(given.request(9), 0)[0].owes_prompt_logprobs
+    assert (one.needs_prompt_logprobs, one.num_skippable_tokens) == (False, 10)
+    assert not choices_of(given.request(9), 0)[0].needs_prompt_logprobs

@@ -199,7 +199,10 @@ def test_what_the_kernels_do_not_compute_is_left_to_torch(
 
     assert isinstance(executor, TorchExecutor)
     assert not executor.info.batch_invariant
-    with pytest.raises(ModelLoadError, match=r"int8 needs the compiled forward pass: (activation silu|norms of each)"):
+    with pytest.raises(
+        ModelLoadError,
+        match=r"int8 needs the compiled kernels, which do not support this model: (activation silu|norms of each)",
+    ):
         loaded.load(path, **loaded.FORMATS[Format.INT8])
 
 

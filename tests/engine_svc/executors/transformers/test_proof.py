@@ -42,7 +42,7 @@ def test_attention_that_is_not_the_models(dtype: torch.dtype, changes: dict[str,
     model, sequences, expected = unproven(foreign.gpt_neox(), dtype)
     model.attention_config = replace(model.attention_config, **changes)
 
-    with pytest.raises(ModelLoadError, match=r"on the paged cache its logits differ from its own by \d"):
+    with pytest.raises(ModelLoadError, match=r"its logits on the paged KV cache differ from its own by \d"):
         check(model, sequences, expected)
 
 
@@ -66,7 +66,7 @@ def test_tokens_that_meet_outside_of_attention() -> None:
     alone = own_logits(model.model, sequences)
     model.model.set_attn_implementation(PAGED)
 
-    with pytest.raises(ModelLoadError, match="logits differ"):
+    with pytest.raises(ModelLoadError, match="logits on the paged KV cache differ"):
         check(WithState(model), sequences, alone)
 
 
@@ -75,5 +75,5 @@ def test_tokens_that_meet_outside_of_attention() -> None:
 def test_logits_that_are_no_numbers(value: float) -> None:
     model, sequences, expected = unproven(foreign.gpt_neox(), torch.float32)
 
-    with pytest.raises(ModelLoadError, match="logits differ"):
+    with pytest.raises(ModelLoadError, match="logits on the paged KV cache differ"):
         check(model, sequences, torch.full_like(expected, value))
