@@ -69,8 +69,8 @@ class Settings(ServiceSettings):
     )
     attention_backend: Literal["auto", "reference", "cpu"] = Field(
         default="auto",
-        description="what computes attention: `cpu`, the compiled kernel, or `reference`, plain torch; auto prefers the "
-        "kernel",
+        description="what computes attention: `cpu`, the compiled kernel, or `reference`, plain torch; auto "
+        "prefers the kernel",
     )
 
     deterministic: bool = Field(

@@ -53,8 +53,8 @@ class EngineService:
     async def start(self, health: Health) -> None:
         log.info("loading", model=self._settings.model)
         runner = await asyncio.to_thread(self._load, self._settings)
-        on_death = partial(self._die, health)
-        self._backend = await build_backend(self._settings, runner, self.registry, self._heartbeat, on_death)
+        on_failure = partial(self._fail, health)
+        self._backend = await build_backend(self._settings, runner, self.registry, self._heartbeat, on_failure)
         self._servicer.attach(self._backend)
         freeze_heap()
         self._backend.start()
@@ -81,7 +81,7 @@ class EngineService:
                 log.warning("stalled" if was_stalled else "recovered", stall_seconds=self._settings.stall_seconds)
                 health.set_serving(not was_stalled)
 
-    def _die(self, health: Health) -> None:
+    def _fail(self, health: Health) -> None:
         """The engine failed: report not ready, and shut down with exit code 1."""
         self.failed = True
         if self._watch is not None:

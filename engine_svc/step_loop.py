@@ -42,12 +42,12 @@ class StepLoop(Generic[RequestT, OutputT]):
         engine: StepEngine[RequestT, OutputT],
         slots: Slots,
         heartbeat: Heartbeat,
-        on_death: Callable[[], None],
+        on_failure: Callable[[], None],
     ) -> None:
         self._engine = engine
         self._slots = slots
         self._heartbeat = heartbeat
-        self._on_death = on_death
+        self._on_failure = on_failure
         self._commands: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._listeners: dict[int, tuple[RequestT, Callable[[OutputT], None]]] = {}
         self._num_seqs = 0
@@ -56,7 +56,7 @@ class StepLoop(Generic[RequestT, OutputT]):
         self._idle.set()
         self._draining = False
         self._halted = False
-        self._dead = False
+        self._failed = False
         self._thread = threading.Thread(target=self._run, name="step-loop", daemon=True)
         self._loop: asyncio.AbstractEventLoop
 
@@ -87,7 +87,7 @@ class StepLoop(Generic[RequestT, OutputT]):
         Raises ``Overloaded`` when the queue is full, ``InvalidRequest`` if the request exceeds the queue, and
         ``Unavailable`` when the engine has failed or shuts down.
         """
-        if self._dead:
+        if self._failed:
             raise _engine_failed()
         if self._draining:
             raise Unavailable("the server is shutting down", retry_after=1.0)
@@ -127,10 +127,10 @@ class StepLoop(Generic[RequestT, OutputT]):
                 self._idle.set()
         return known
 
-    def _die(self) -> None:
-        self._dead = True
+    def _fail(self) -> None:
+        self._failed = True
         self._deliver([self._engine.failed(group_id, _engine_failed()) for group_id in self._listeners])
-        self._on_death()
+        self._on_failure()
 
     def _run(self) -> None:
         """The thread."""
@@ -141,7 +141,7 @@ class StepLoop(Generic[RequestT, OutputT]):
         except BaseException:  # a panic of a library in Rust is not an Exception
             log.exception("engine failed")
             with suppress(RuntimeError):  # the event loop is closed: no client is left
-                self._loop.call_soon_threadsafe(self._die)
+                self._loop.call_soon_threadsafe(self._fail)
 
     def _run_commands(self, seconds: float | None) -> bool:
         """Run all queued commands, after waiting at most ``seconds`` for the first. False if one was to stop."""

@@ -6,7 +6,7 @@ from engine_svc.scheduling.sequence import Status
 from tests.engine_svc import given
 
 
-def test_a_request_is_told_from_head_to_stats() -> None:
+def test_outputs_of_a_request_from_head_to_stats() -> None:
     state = RequestState(given.request(5, 3, seed=9), group_id=20)
     sequence = state.sequences[0]
     assert (sequence.seq_id, state.has_started) == (20, False)
@@ -23,7 +23,7 @@ def test_a_request_is_told_from_head_to_stats() -> None:
     )
 
 
-def test_it_goes_on_until_its_last_choice_is_over() -> None:
+def test_a_request_finishes_with_its_last_choice() -> None:
     state = RequestState(given.request(n=2), group_id=0)
     first, second = state.sequences
     first.status = Status.FINISHED

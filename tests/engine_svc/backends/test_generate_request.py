@@ -38,5 +38,5 @@ def test_every_field_arrives() -> None:
 
 
 @pytest.mark.parametrize(("top_k", "expected"), [(-1, 0), (0, 0), (1, 1)])
-def test_two_ways_to_say_all_tokens(top_k: int, expected: int) -> None:
+def test_top_k_zero_and_minus_one_keep_all_tokens(top_k: int, expected: int) -> None:
     assert read_request(prompt(top_k=top_k), INFO, ROOMY).sampling_params.top_k == expected

@@ -1,4 +1,4 @@
-"""Which executor computes what, by itself and when it is told."""
+"""Which executor computes which model, by default and by setting."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_native_family(native: str, options: dict[str, str], expected: type[An
     ("attention_backend", "expected"),
     [("auto", CpuAttention), ("cpu", CpuAttention), ("reference", ReferenceAttention)],
 )
-def test_attention_is_chosen_apart(native: str, attention_backend: str, expected: type[Any]) -> None:
+def test_attention_is_chosen_independently(native: str, attention_backend: str, expected: type[Any]) -> None:
     executor = load(native, executor="torch", attention_backend=attention_backend)
 
     assert isinstance(executor, TorchExecutor)
@@ -78,7 +78,7 @@ def test_another_family_is_computed_by_transformers(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_what_cannot_be_is_refused(native: str, options: dict[str, Any], reason: str) -> None:
+def test_impossible_settings_are_refused(native: str, options: dict[str, Any], reason: str) -> None:
     with pytest.raises(ModelLoadError, match=reason):
         load(native, **options)
 

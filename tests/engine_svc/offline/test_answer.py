@@ -29,10 +29,10 @@ def search(text: Text, stop: list[str], token_ids: list[int], sizes: list[int], 
     while at < len(token_ids):
         size = sizes[number % len(sizes)]
         part = tuple(token_ids[at : at + size])
-        if list(found.hear(RequestOutput(0, [ChoiceOutput(0, part)]))):
+        if list(found.add(RequestOutput(0, [ChoiceOutput(0, part)]))):
             return found.result()["text"], len(found.result()["token_ids"])
         at, number = at + size, number + 1
-    list(found.hear(RequestOutput(0, [ChoiceOutput(0, (), finish_reason="length")])))
+    list(found.add(RequestOutput(0, [ChoiceOutput(0, (), finish_reason="length")])))
     return found.result()["text"].rstrip("\N{REPLACEMENT CHARACTER}"), 0
 
 
@@ -43,7 +43,7 @@ def answer(text: Text, stop: list[str], min_tokens: int) -> Answer:
 
 
 def expected(text: Text, stop: list[str], token_ids: list[int], min_tokens: int) -> tuple[str, int]:
-    """The same by looking at the whole text after each token."""
+    """The same by searching the whole text after each token."""
     num_old = 0
     for count in range(1, len(token_ids) + 1):
         whole = decode(text, token_ids[:count]).rstrip("\N{REPLACEMENT CHARACTER}")
@@ -70,13 +70,13 @@ def test_as_if_the_whole_text_were_searched_after_each_token(
     assert search(text, stop, token_ids, sizes, min_tokens) == expected(text, stop, token_ids, min_tokens)
 
 
-def test_of_those_that_end_together_the_first_listed(text: Text) -> None:
+def test_of_stop_strings_that_end_together_the_first_listed(text: Text) -> None:
     token_ids = tokens(text, "one two three")
     assert search(text, ["two", "e two"], token_ids, [1])[0] == "one "
     assert search(text, ["e two", "two"], token_ids, [1])[0] == "on"
 
 
-def test_the_one_that_is_complete_first(text: Text) -> None:
+def test_the_stop_string_that_is_complete_first(text: Text) -> None:
     assert search(text, ["one two three", "two"], tokens(text, "one two three"), [3])[0] == "one "
 
 

@@ -17,7 +17,7 @@ from tests.engine_svc.offline.decoding import decode
 
 @pytest.fixture
 def words(tmp_path: Path) -> Text:
-    """Two words, and a token that begins each text."""
+    """Two words, and a beginning-of-sequence token."""
     backend = Tokenizer(WordLevel({"<s>": 0, "a": 1, "b": 2}, unk_token="b"))
     backend.pre_tokenizer = WhitespaceSplit()
     backend.decoder = Fuse()

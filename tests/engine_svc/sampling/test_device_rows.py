@@ -1,4 +1,4 @@
-"""The same bits from torch, on whatever device, as from numpy."""
+"""torch on any device gives the same bits as numpy."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from svclib.errors import ContextLengthExceeded, InvalidRequest, Overloaded
 ROOMY = Capacity(max_model_len=100, block_size=4, num_blocks=1000)
 
 
-def test_what_was_asked_for_stands() -> None:
+def test_requested_max_tokens_are_kept() -> None:
     assert ROOMY.max_tokens(60, 40) == 40
     assert ROOMY.max_tokens(99, 1) == 1
 
@@ -63,7 +63,7 @@ def test_without_max_tokens_no_more_than_the_pool_holds() -> None:
 
 
 @given(st.integers(1, 200), st.integers(1, 9), st.integers(1, 30), st.integers(1, 300), st.integers(1, 300))
-def test_exactly_what_the_blocks_hold_is_let_in(
+def test_exactly_what_the_blocks_hold_is_admitted(
     max_model_len: int, block_size: int, num_blocks: int, num_prompt: int, asked: int
 ) -> None:
     pool = BlockManager(num_blocks, block_size, model="m")

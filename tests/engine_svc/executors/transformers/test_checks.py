@@ -19,14 +19,14 @@ def read(folder: Path, **values: Any) -> PretrainedConfig:
 
 
 def bare(**values: Any) -> PretrainedConfig:
-    """A configuration of no family."""
+    """A configuration of an unknown family."""
     config = PretrainedConfig()
     for name, value in values.items():
         setattr(config, name, value)
     return config
 
 
-def test_the_class_is_the_one_that_the_weights_are_of(tmp_path: Path) -> None:
+def test_the_class_is_the_one_named_in_architectures(tmp_path: Path) -> None:
     config = read(tmp_path, model_type="gpt_neox", architectures=["Odd", "GPTNeoXForCausalLM"])
 
     assert find_class(config).__name__ == "GPTNeoXForCausalLM"
@@ -51,7 +51,7 @@ def test_the_class_is_the_one_that_the_weights_are_of(tmp_path: Path) -> None:
         ("gpt_neox", None, r"architecture \(none\) is not a causal"),
     ],
 )
-def test_what_cannot_be_served_is_refused_by_name(
+def test_unsupported_models_are_refused_by_name(
     tmp_path: Path, model_type: str, architecture: str | None, reason: str
 ) -> None:
     config = read(tmp_path, model_type=model_type, architectures=architecture and [architecture])
@@ -60,7 +60,7 @@ def test_what_cannot_be_served_is_refused_by_name(
         find_class(config)
 
 
-def test_a_family_that_nobody_knows_and_its_code(tmp_path: Path) -> None:
+def test_an_unknown_family_is_refused_and_its_code_never_run(tmp_path: Path) -> None:
     marker = tmp_path / "ran"
     (tmp_path / "modeling_own.py").write_text(f"open({str(marker)!r}, 'w')")
     given = {"auto_map": {"AutoConfig": "modeling_own.OwnConfig"}, "architectures": ["OwnForCausalLM"]}
@@ -90,6 +90,6 @@ def test_the_longest_sequence() -> None:
 
 
 @pytest.mark.parametrize("limit", [{}, {"max_position_embeddings": None}, {"max_position_embeddings": 0}])
-def test_a_model_that_does_not_say_how_long_a_sequence_may_be(limit: dict[str, Any]) -> None:
+def test_a_model_without_a_context_length(limit: dict[str, Any]) -> None:
     with pytest.raises(ModelLoadError, match="config has no max_position_embeddings"):
         longest_sequence(bare(**limit))

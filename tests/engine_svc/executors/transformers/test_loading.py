@@ -23,7 +23,7 @@ def load(folder: Path, **options: Any) -> Executor:
 
 
 def change_weights(folder: Path, **changes: Any) -> None:
-    """Set tensors by name; None takes one away."""
+    """Set tensors by name; None removes one."""
     path = folder / "model.safetensors"
     tensors = load_file(path) | {name.replace("__", "."): value for name, value in changes.items()}
     save_file({name: value for name, value in tensors.items() if value is not None}, path, {"format": "pt"})
@@ -51,7 +51,7 @@ def test_a_refused_model_is_named(tmp_path: Path) -> None:
         load(folder)
 
 
-def test_a_tensor_that_is_missing_is_not_made_up(tmp_path: Path) -> None:
+def test_a_missing_tensor_is_refused(tmp_path: Path) -> None:
     folder = saved(tmp_path)
     change_weights(folder, gpt_neox__final_layer_norm__weight=None)
 
@@ -59,7 +59,7 @@ def test_a_tensor_that_is_missing_is_not_made_up(tmp_path: Path) -> None:
         load(folder)
 
 
-def test_a_tensor_that_the_model_does_not_know(tmp_path: Path) -> None:
+def test_an_unknown_tensor_is_refused(tmp_path: Path) -> None:
     folder = saved(tmp_path)
     change_weights(folder, gpt_neox__layers__0__adapter__weight=torch.ones(2))
 

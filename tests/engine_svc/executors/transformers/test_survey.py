@@ -29,13 +29,13 @@ def survey(config: PretrainedConfig, longest: int = LONGEST) -> AttentionConfig:
     return survey_attention(model, config, longest)
 
 
-def test_what_plain_attention_is() -> None:
+def test_plain_attention() -> None:
     assert survey(foreign.gpt_neox()) == AttentionConfig(
         num_heads=4, num_kv_heads=4, head_dim=8, dtype=torch.float32, windows=(None, None), scale=8**-0.5
     )
 
 
-def test_what_is_peculiar_to_a_family_is_found() -> None:
+def test_features_of_a_family_are_found() -> None:
     granite, gemma = survey(foreign.FAMILIES["granite"]), survey(foreign.FAMILIES["vaultgemma"])
 
     assert (granite.num_kv_heads, granite.scale) == (2, 0.3)
@@ -87,7 +87,7 @@ def test_real_families(config: PretrainedConfig, reason: str | None) -> None:
 
 
 class Odd(nn.Module):
-    """One layer with attention that is asked for in a peculiar way."""
+    """One layer with unusual arguments to its attention."""
 
     def __init__(self, mask: Any = create_causal_mask, *, shape: tuple[int, int] = (4, 6), **options: Any) -> None:
         super().__init__()
@@ -123,18 +123,18 @@ class Odd(nn.Module):
         (Odd(shape=(7, 6)), "its attention is not over its own tokens only"),
     ],
 )
-def test_what_backends_would_not_do_is_refused_by_name(model: Odd, reason: str) -> None:
+def test_unsupported_attention_is_refused_by_name(model: Odd, reason: str) -> None:
     with pytest.raises(ModelLoadError, match=reason):
         survey_attention(model, model.config, LONGEST)
 
 
-def test_options_without_effect_are_taken() -> None:
+def test_options_without_effect_are_accepted() -> None:
     model = Odd(dropout=0.0, position_ids=torch.arange(4), new_trick=None)
 
     assert survey_attention(model, model.config, LONGEST).windows == (None,)
 
 
-def test_a_window_that_is_told_without_a_mask() -> None:
+def test_a_window_given_without_a_mask() -> None:
     model = Odd(lambda *_: None, sliding_window=7)
 
     assert survey_attention(model, model.config, LONGEST).windows == (7,)
