@@ -1,9 +1,9 @@
 """A model without weights: it emits the tokens of the request's script, or a fixed text. Needs no torch.
 
 It is a ``Runner`` of its own and not an ``Executor`` of the model runner, because an executor returns logits, and its
-scripts are not expressible as logits: a step may yield several tokens or none, be delayed, or end the choice. Logits
-would also cost a row of the vocabulary and a pass of the sampler per token; load tests push thousands of tokens a
-second through it.
+scripts are not expressible as logits: a step may yield several tokens or none, be delayed, or end the choice. It would
+also be slower: with 64 sequences a token takes 9 us here, while preparing and sampling alone take 105 us with the byte
+vocabulary, and milliseconds with one of 49,152 tokens (one core).
 
 Everything around it is real: sequences are scheduled, chunked, preempted and take cache blocks like any others. Of the
 sampling parameters it obeys those that end a choice, and log probabilities; ``seed`` and ``temperature`` only choose
