@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
-from engine_svc.execution.runner import Runner, ScheduledSequence
-from engine_svc.executors.openmp import set_openmp_wait_policy
+from engine_svc.process import set_openmp_wait_policy
 from engine_svc.request import Request, SamplingParams
+from engine_svc.runners.interface import Runner
 from engine_svc.scheduling.sequence import Sequence, choices_of
+from engine_svc.scheduling.step import ScheduledSequence
 from pellucid.model import default_model_file
 
 _BACKENDS: Final = ("reference", "cpu")
@@ -80,7 +81,7 @@ def _sequence(num_tokens: int, blocks: Iterator[int]) -> Sequence:
 
 
 def _load(backend: str, quantization: str, model: str, dtype: str, threads: int) -> Runner:
-    from engine_svc.executors.model_runner import load_model_runner
+    from engine_svc.runners.model_runner import load_model_runner
 
     return load_model_runner(
         model=model,

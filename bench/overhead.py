@@ -22,10 +22,10 @@ from prometheus_client import CollectorRegistry
 
 from engine_svc.config import Settings
 from engine_svc.engine import Engine
-from engine_svc.execution.runner import Runner
 from engine_svc.loading import build_engine, load_runner
 from engine_svc.metrics import EngineMetrics
 from engine_svc.request import Request, SamplingParams
+from engine_svc.runners.interface import Runner
 from pellucid.model import default_model_file
 
 if TYPE_CHECKING:  # torch must not be imported before the engine has said how its threads wait
@@ -149,7 +149,7 @@ def main() -> None:
 
 def _timed_executor_of(runner: Runner) -> TimedExecutor:
     """Puts it in the place of the runner's own."""
-    from engine_svc.executors.model_runner import ModelRunner
+    from engine_svc.runners.model_runner import ModelRunner
 
     assert isinstance(runner, ModelRunner)
     runner._executor = executor = TimedExecutor(runner._executor)

@@ -11,7 +11,7 @@ __all__ = ["LLM", "SamplingParams"]
 
 
 def __getattr__(name: str) -> Any:
-    """Imported at first use, because the service needs neither."""
+    """Imported on first use, because the service needs neither."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from engine_svc import offline

@@ -11,7 +11,7 @@ from svclib.server import run
 
 
 def main() -> int:
-    """The exit code: 0 stopped as told, 1 the engine failed, 2 a setting is wrong."""
+    """Returns the exit code: 0 after a requested stop, 1 if the engine failed, 2 for an invalid setting."""
     try:
         settings = Settings.load(sys.argv[1:])
     except SettingsError as error:

@@ -29,7 +29,7 @@ _FOR_GENERATING: Final = _FOR_SPECULATION | {
     "quantization",
     "speculation",
 }
-_FOR_SCRIPTS: Final = frozenset({"simulated_step_ms", "tokenizer"})
+_FOR_SIMULATION: Final = frozenset({"simulated_step_ms", "tokenizer"})
 
 
 class Settings(ServiceSettings):
@@ -46,7 +46,7 @@ class Settings(ServiceSettings):
     )
     served_model: str = Field(default="", description="name of the model in metrics; empty takes it from `model`")
     task: Literal["auto", "generate", "embed"] = Field(
-        default="auto", description="whether the model generates or embeds; auto goes by its files"
+        default="auto", description="whether the model generates or embeds; auto decides by its files"
     )
     dtype: Literal["auto", "float32", "bfloat16"] = Field(
         default="auto",
@@ -65,11 +65,12 @@ class Settings(ServiceSettings):
     executor: str = Field(
         default="auto",
         description="what computes the model: compiled kernels (`cpu`), plain torch (`torch`), `transformers`, or the "
-        "first of them that can (`auto`); `cpu` has attention of its own, so `reference` attention makes it `torch`",
+        "first of them that can (`auto`, which is never `cpu` with `reference` attention)",
     )
     attention_backend: Literal["auto", "reference", "cpu"] = Field(
         default="auto",
-        description="what computes attention: compiled kernels (`cpu`), plain torch (`reference`), or what is there",
+        description="what computes attention: `cpu`, the compiled kernel, or `reference`, plain torch; auto "
+        "prefers the kernel",
     )
 
     deterministic: bool = Field(
@@ -105,22 +106,28 @@ class Settings(ServiceSettings):
     )
 
     grammar_compile_seconds: float = Field(
-        default=2.5, gt=0, le=600, description="time to compile one constraint; what takes longer is refused"
+        default=2.5,
+        gt=0,
+        le=600,
+        description="time limit for compiling one constraint; beyond it the constraint is refused",
     )
     grammar_memory_mb: int = Field(
         default=256,
         ge=16,
-        description="memory to compile one constraint, and for all compiled ones together, MiB",
+        description="memory limit for compiling one constraint, and for all compiled constraints together, MiB",
     )
 
     stall_seconds: float = Field(
-        default=60.0, gt=0, le=3600, description="time without a finished step, with work to do, that makes it unready"
+        default=60.0,
+        gt=0,
+        le=3600,
+        description="time without a finished step, with work to do, after which the engine is not ready",
     )
 
     tokenizer: str = Field(
-        default="", description="Hugging Face id, folder or .gguf file whose vocabulary the simulated model speaks"
+        default="", description="Hugging Face id, folder or .gguf file whose vocabulary the simulated model uses"
     )
-    simulated_step_ms: float = Field(default=0.0, ge=0, le=60_000, description="simulated model only: time of a step")
+    simulated_step_ms: float = Field(default=0.0, ge=0, le=60_000, description="simulated model only: time per step")
 
     @property
     def simulated(self) -> bool:
@@ -128,37 +135,39 @@ class Settings(ServiceSettings):
 
     @property
     def vocabulary_source(self) -> str:
-        """Whose tokens the output is made of."""
+        """The model or tokenizer whose vocabulary the output uses."""
         return self.tokenizer if self.simulated else self.model
 
     @property
     def model_name(self) -> str:
-        """What the model is called in metrics."""
+        """The label `model_name` in metrics."""
         return self.served_model or Path(self.model).name
 
     @model_validator(mode="after")
     def _check_effect(self) -> Self:
-        """A setting that would change nothing is a mistake."""
-        idle, kind = (_FOR_WEIGHTS, "models with weights") if self.simulated else (_FOR_SCRIPTS, "the simulated model")
-        self._refuse(idle, kind)
+        """A setting without effect is an error."""
+        unused, kind = (
+            (_FOR_WEIGHTS, "models with weights") if self.simulated else (_FOR_SIMULATION, "the simulated model")
+        )
+        self._refuse(unused, kind)
         if self.simulated or self.speculation == "off":
             self._refuse(_FOR_SPECULATION, "speculation")
         return self
 
     def check_generation(self) -> None:
-        """Whether a model that generates can do with the settings. Raises ``SettingsError``."""
+        """Check the settings of a model that generates. Raises ``SettingsError``."""
         if self.max_num_batched_tokens < self.max_num_seqs:
             raise SettingsError(
                 "max_num_batched_tokens must be at least max_num_seqs, so that every running sequence can progress"
             )
 
     def check_embedding(self) -> None:
-        """Whether a model that embeds has a use for all settings. Raises ``SettingsError``."""
+        """Check that every setting has an effect on a model that embeds. Raises ``SettingsError``."""
         try:
             self._refuse(_FOR_GENERATING, "models that generate")
         except ValueError as error:
             raise SettingsError(str(error)) from None
 
-    def _refuse(self, idle: frozenset[str], kind: str) -> None:
-        if useless := sorted(idle & self.model_dump(exclude_defaults=True).keys()):
-            raise ValueError(f"{', '.join(useless)}: for {kind} only")
+    def _refuse(self, unused: frozenset[str], kind: str) -> None:
+        if given := sorted(unused & self.model_dump(exclude_defaults=True).keys()):
+            raise ValueError(f"{', '.join(given)}: for {kind} only")

@@ -1,8 +1,8 @@
 """The engine: requests in, one step after another, outputs out.
 
-Belongs to one thread, the step loop's (``step_loop.py``), and knows nothing of threads, of protobuf, or of how a step
-is computed. A fault stays where it happened: a bad result ends its request, a failed step ends the requests in it, and
-only a lost device, or one step failing after another, ends the engine with ``DeviceLost``.
+Runs in one thread, the step loop's (``step_loop.py``), and knows nothing of threads, of protobuf, or of how a step is
+computed. Faults are contained: a bad result ends its request, a failed step ends the requests in it, and only a lost
+device, or too many failed steps in a row, end the engine with ``DeviceLost``.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Iterable
 
 import structlog
 
-from engine_svc.execution.runner import Runner
-from engine_svc.generation import Generation
 from engine_svc.metrics import EngineMetrics
-from engine_svc.output import Loads, RequestOutput
-from engine_svc.request import ChoiceOutput, Request, Sampled
+from engine_svc.output import ChoiceOutput, Loads, RequestOutput, Sampled
+from engine_svc.request import Request
+from engine_svc.request_state import RequestState
+from engine_svc.runners.interface import Runner
 from engine_svc.scheduling.scheduler import Scheduler
 from engine_svc.scheduling.sequence import Sequence, Status
 from engine_svc.scheduling.step import Outcome, Plan, ScheduledSequence
@@ -27,13 +27,13 @@ log = structlog.get_logger(__name__)
 
 
 class Engine:
-    """Owns the live requests. Every method may be called in any state of the request it names, or after its end."""
+    """Owns the running requests. Every method may be called in any state of the request it names, or after its end."""
 
     def __init__(self, runner: Runner, scheduler: Scheduler, metrics: EngineMetrics) -> None:
         self._runner = runner
         self._scheduler = scheduler
         self._metrics = metrics
-        self._generations: dict[int, Generation] = {}
+        self._states: dict[int, RequestState] = {}
         self._outputs: list[RequestOutput] = []
         self._faults = StepFaults(metrics, "step failed")
         self._loads = self._measure()
@@ -44,27 +44,27 @@ class Engine:
         return self._loads
 
     def add(self, group_id: int, request: Request) -> None:
-        """Take a request; its choices get the sequence numbers from ``group_id`` on."""
-        generation = Generation(request, group_id)
-        self._generations[group_id] = generation
-        self._scheduler.add(generation.sequences)
+        """Add a request; its choices get the sequence ids from ``group_id`` on."""
+        state = RequestState(request, group_id)
+        self._states[group_id] = state
+        self._scheduler.add(state.sequences)
 
     def abort(self, group_id: int) -> None:
-        """End a request without a word."""
-        generation = self._generations.pop(group_id, None)
-        if generation is not None:
-            self._metrics.count_abort(self._end(generation.sequences))
+        """End a request without an output."""
+        state = self._states.pop(group_id, None)
+        if state is not None:
+            self._metrics.count_abort(self._end(state.sequences))
 
     def stop_choice(self, group_id: int, index: int) -> None:
-        """End one choice, which needs no more tokens."""
-        generation = self._generations.get(group_id)
-        if generation is not None and self._end([generation.sequences[index]]):
+        """End one choice, whose client needs no more tokens."""
+        state = self._states.get(group_id)
+        if state is not None and self._end([state.sequences[index]]):
             self._metrics.count_choice("stop")
-            if generation.is_finished:
-                self._tell(generation, [], time.time())
+            if state.is_finished:
+                self._emit(state, [], time.time())
 
     def step(self) -> bool:
-        """Compute one step. False if nothing was due. Raises ``DeviceLost`` when there will never be another."""
+        """Compute one step. False if no sequence was due. Raises ``DeviceLost`` when no further step is possible."""
         started = time.monotonic()
         plan = self._scheduler.schedule(started)
         self._note_starts(plan.admitted)
@@ -76,12 +76,12 @@ class Engine:
         return bool(plan.batch)
 
     def seconds_until_due(self) -> float | None:
-        """When a step that found nothing due is worth another try; None: not before a request comes."""
+        """Time until a sequence is due, after a step that found none; None: not before a new request."""
         due = self._scheduler.next_due()
         return None if due is None else max(0.0, due - time.monotonic())
 
     def take_outputs(self) -> list[RequestOutput]:
-        """Everything to be told since the last call."""
+        """All outputs since the last call."""
         outputs, self._outputs = self._outputs, []
         return outputs
 
@@ -90,19 +90,19 @@ class Engine:
         return RequestOutput(group_id, [], error=error)
 
     def _execute(self, batch: list[ScheduledSequence]) -> list[Sampled | Exception | None]:
-        """Results in step with the batch, checked; the same exception for all when the step failed as a whole."""
+        """One checked result for each entry of the batch; the same exception for all when the whole step failed."""
         if not batch:
             return []
         request_ids = (scheduled.sequence.request.request_id for scheduled in batch)
         return self._faults.guard(lambda: self._compute(batch), len(batch), request_ids)
 
     def _compute(self, batch: list[ScheduledSequence]) -> list[Sampled | Exception | None]:
-        answers = [scheduled.has_output for scheduled in batch]
+        has_output = [scheduled.has_output for scheduled in batch]
         results = self._runner.execute(batch)
-        if len(results) != sum(answers):
-            raise RuntimeError(f"{len(results)} results for {sum(answers)} sequences")
+        if len(results) != sum(has_output):
+            raise RuntimeError(f"{len(results)} results for {sum(has_output)} sequences")
         checked = map(self._checked, results)
-        return [next(checked) if answered else None for answered in answers]
+        return [next(checked) if expected else None for expected in has_output]
 
     def _checked(self, result: Sampled | Exception) -> Sampled | Exception:
         if isinstance(result, Exception):
@@ -115,10 +115,10 @@ class Engine:
 
     def _note_starts(self, admitted: Iterable[Sequence]) -> None:
         for sequence in admitted:
-            generation = self._generations[sequence.group_id]
-            if not generation.has_started:
-                generation.start(sequence, time.time())
-                self._metrics.count_start(generation)
+            state = self._states[sequence.group_id]
+            if not state.has_started:
+                state.start(sequence, time.time())
+                self._metrics.count_start(state)
 
     def _publish(self, outcomes: Iterable[Outcome]) -> None:
         choices: dict[int, list[ChoiceOutput]] = {}
@@ -132,37 +132,37 @@ class Engine:
                 self._metrics.count_choice(output.finish_reason)
         now = time.time()
         for group_id, outputs in choices.items():
-            if group_id in self._generations:
-                self._tell(self._generations[group_id], outputs, now)
+            if group_id in self._states:
+                self._emit(self._states[group_id], outputs, now)
 
-    def _tell(self, generation: Generation, choices: list[ChoiceOutput], now: float) -> None:
-        output = generation.tell(choices, now)
+    def _emit(self, state: RequestState, choices: list[ChoiceOutput], now: float) -> None:
+        output = state.output(choices, now)
         self._outputs.append(output)
         if output.is_last:
-            del self._generations[generation.group_id]
-            self._metrics.count_finish(generation)
+            del self._states[state.group_id]
+            self._metrics.count_finish(state)
 
     def _fail(self, sequence: Sequence, error: Exception) -> None:
         """End the request of a sequence with an error."""
-        generation = self._generations.pop(sequence.group_id, None)
-        if generation is None:
+        state = self._states.pop(sequence.group_id, None)
+        if state is None:
             return
-        num_choices, request_id = self._end(generation.sequences), generation.request.request_id
-        if isinstance(error, InvalidRequest):  # a constraint that nothing can follow: the client's fault, not ours
+        num_choices, request_id = self._end(state.sequences), state.request.request_id
+        if isinstance(error, InvalidRequest):  # a dead end of its constraint: the client's fault
             log.info("request refused", request_id=request_id, choice=sequence.index, reason=error.message)
             self._metrics.count_refusal(num_choices)
         else:
             log.error("request failed", request_id=request_id, choice=sequence.index, exc_info=error)
             self._metrics.count_failure(num_choices)
-        self._outputs.append(self.failed(generation.group_id, public(error)))
+        self._outputs.append(self.failed(state.group_id, public(error)))
 
     def _end(self, sequences: Iterable[Sequence]) -> int:
-        """Take sequences from the scheduler and the runner; how many of them were alive."""
-        alive = [sequence for sequence in sequences if sequence.status is not Status.FINISHED]
-        for sequence in alive:
+        """Remove sequences from the scheduler and the runner; how many of them were unfinished."""
+        unfinished = [sequence for sequence in sequences if sequence.status is not Status.FINISHED]
+        for sequence in unfinished:
             self._scheduler.end(sequence)
             self._runner.release(sequence)
-        return len(alive)
+        return len(unfinished)
 
     def _count_drafts(self, batch: list[ScheduledSequence], results: list[Sampled | Exception | None]) -> None:
         for scheduled, result in zip(batch, results, strict=True):

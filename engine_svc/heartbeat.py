@@ -1,4 +1,4 @@
-"""Whether the step loop does what it owes: the truth behind readiness."""
+"""Stall detection: whether the step loop makes progress. Readiness follows it."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ import time
 
 
 class Heartbeat:
-    """Since when a step is owed. Written by the step loop's thread alone, read by any.
+    """Time since a step is expected. Written by the step loop's thread alone, read by any.
 
-    Being idle, or waiting for sequences that are not due, owes nothing. A step that never returns does, and so does
-    work that no step takes up.
+    No step is expected while the loop is idle, or while no sequence is due. A step that never returns is a stall, and
+    so is work that no step schedules.
     """
 
     def __init__(self, stall_seconds: float) -> None:
         self._stall_seconds = stall_seconds
-        self._owed_since: float | None = None
+        self._expected_since: float | None = None
 
-    def owe(self) -> None:
+    def expect_step(self) -> None:
         """There may be work, and a step begins."""
-        if self._owed_since is None:
-            self._owed_since = time.monotonic()
+        if self._expected_since is None:
+            self._expected_since = time.monotonic()
 
-    def pay(self) -> None:
-        """A step did some work; the next one is owed from now."""
-        self._owed_since = time.monotonic()
+    def step_done(self) -> None:
+        """A step did some work; the next one is expected from now."""
+        self._expected_since = time.monotonic()
 
-    def rest(self) -> None:
-        """There is nothing to do now."""
-        self._owed_since = None
+    def idle(self) -> None:
+        """No sequence is due."""
+        self._expected_since = None
 
     @property
     def is_stalled(self) -> bool:
-        """Whether a step has been owed for longer than ``stall_seconds``."""
-        owed_since = self._owed_since
-        return owed_since is not None and time.monotonic() - owed_since > self._stall_seconds
+        """Whether a step has been expected for longer than ``stall_seconds``."""
+        expected_since = self._expected_since
+        return expected_since is not None and time.monotonic() - expected_since > self._stall_seconds

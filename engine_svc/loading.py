@@ -8,12 +8,12 @@ from typing import Final
 from engine_svc.config import Settings
 from engine_svc.embedding.interface import EmbeddingRunner
 from engine_svc.engine import Engine
-from engine_svc.execution.runner import Runner, RunnerInfo
-from engine_svc.executors.openmp import set_openmp_wait_policy
-from engine_svc.executors.simulated.loading import load_simulated
-from engine_svc.executors.simulated.runner import SimulatedRunner
 from engine_svc.grammar.limits import CompileLimits
 from engine_svc.metrics import EngineMetrics
+from engine_svc.process import set_openmp_wait_policy
+from engine_svc.runners.interface import Runner, RunnerInfo
+from engine_svc.runners.simulated.loading import load_simulated
+from engine_svc.runners.simulated.runner import SimulatedRunner
 from engine_svc.scheduling.block_manager import BlockManager
 from engine_svc.scheduling.capacity import Capacity
 from engine_svc.scheduling.scheduler import Scheduler
@@ -25,7 +25,7 @@ _MIB: Final = 1024 * 1024
 
 
 def load_model(settings: Settings) -> Runner | EmbeddingRunner:
-    """Load a model for what it is for. Raises ``SettingsError`` when the settings make it impossible."""
+    """Load a model to generate or to embed. Raises ``SettingsError`` if it cannot be loaded with these settings."""
     if not settings.simulated:
         set_openmp_wait_policy()
         from engine_svc.embedding.loading import is_for_embedding
@@ -36,13 +36,13 @@ def load_model(settings: Settings) -> Runner | EmbeddingRunner:
 
 
 def load_runner(settings: Settings) -> Runner:
-    """Load the model; takes as long as that takes. Raises ``SettingsError`` when the settings make it impossible."""
+    """Load a model to generate. Raises ``SettingsError`` if it cannot be loaded with these settings."""
     settings.check_generation()
     if settings.simulated:
         return _load_simulated(settings)
     set_openmp_wait_policy()
     # Imported here because only real weights need torch.
-    from engine_svc.executors.model_runner import load_model_runner
+    from engine_svc.runners.model_runner import load_model_runner
 
     return load_model_runner(
         model=settings.model,
@@ -99,19 +99,19 @@ def build_engine(settings: Settings, runner: Runner, metrics: EngineMetrics) -> 
 
 
 def capacity_of(settings: Settings, info: RunnerInfo) -> Capacity:
-    """What a request to that engine may hold."""
+    """The limits of a sequence in that engine."""
     return Capacity(info.max_model_len, settings.block_size, info.num_blocks)
 
 
 def tokenizer_source(settings: Settings) -> str:
-    """Where the tokenizer is whose tokens the output is made of: a folder or a GGUF file, or ``simulated``.
+    """The folder or GGUF file of the tokenizer whose vocabulary the output uses, or ``simulated``.
 
-    A folder with a tokenizer need not hold a model. Raises ``ModelLoadError`` if there is no such thing.
+    A folder with a tokenizer need not contain a model. Raises ``ModelLoadError`` if it does not exist.
     """
     source = settings.vocabulary_source
     if source in ("", MODEL_NAME):
         return MODEL_NAME
-    # Imported here because it takes its time.
+    # Imported here because the import is slow.
     from engine_svc.weights.source import locate
 
     folder = Path(source).expanduser()
@@ -119,19 +119,19 @@ def tokenizer_source(settings: Settings) -> str:
 
 
 def compile_limits_of(settings: Settings) -> CompileLimits:
-    """What its constraints may take."""
+    """The limits of compiling a constraint."""
     return CompileLimits(settings.grammar_compile_seconds, settings.grammar_memory_mb * _MIB)
 
 
 def speculation_of(settings: Settings, info: RunnerInfo) -> Speculation | None:
-    """Speculative decoding with this model; None for none, as by default where draft tokens could change a bit."""
+    """Speculative decoding for this model; None: off, by default unless the model is batch-invariant."""
     if settings.speculation == "off" or (settings.speculation == "auto" and not info.batch_invariant):
         return None
     return Speculation(settings.num_speculative_tokens, settings.max_speculative_step_tokens)
 
 
 def describe(settings: Settings, info: RunnerInfo) -> dict[str, object]:
-    """What an operator should know of a loaded model, for the log: what was chosen where the settings leave it open."""
+    """What was loaded, for the log: the values chosen where the settings leave them open."""
     speculation = speculation_of(settings, info)
     return {
         "computes_in": info.dtype,

@@ -1,4 +1,4 @@
-"""The engine's metrics. What vLLM has a name for is exported under that name, with its type, unit and labels."""
+"""The engine's metrics. Where vLLM has the same metric, it has vLLM's name, type, unit and labels."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from engine_svc.generation import Generation
 from engine_svc.output import Loads
 from engine_svc.request import FinishReason
+from engine_svc.request_state import RequestState
 
 _PHASE_SECONDS: Final = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0,
                          480.0, 960.0, 1920.0, 7680.0)  # fmt: skip
@@ -25,7 +25,7 @@ class EngineMetrics:
         self._model_name = model_name
         self._success = Counter(
             "vllm:request_success",
-            "Choices that ended, by the reason.",
+            "Finished choices, by finish reason.",
             ["model_name", "finished_reason"],
             registry=registry,
         )
@@ -36,22 +36,20 @@ class EngineMetrics:
         self._generation_tokens = self._counter("vllm:generation_tokens", "Tokens generated.")
         self._cache_queries = self._counter("vllm:prefix_cache_queries", "Prompt tokens looked up in the prefix cache.")
         self._cache_hits = self._counter("vllm:prefix_cache_hits", "Prompt tokens found in the prefix cache.")
-        self._preemptions = self._counter(
-            "vllm:num_preemptions", "Preemptions: times a sequence lost its blocks to another."
-        )
+        self._preemptions = self._counter("vllm:num_preemptions", "Preemptions of sequences.")
         self._drafts = self._counter(
-            "vllm:spec_decode_num_drafts", "Drafts: times that a sequence had draft tokens in a step."
+            "vllm:spec_decode_num_drafts", "Drafts: sequences with draft tokens, summed over steps."
         )
         self._draft_tokens = self._counter("vllm:spec_decode_num_draft_tokens", "Draft tokens proposed.")
         self._accepted_tokens = self._counter("vllm:spec_decode_num_accepted_tokens", "Draft tokens accepted.")
         self._aborted = self._counter("pellucid_engine_requests_aborted", "Requests aborted by their clients.")
-        self._failed = self._counter("pellucid_engine_requests_failed", "Requests that ended with an error.")
+        self._failed = self._counter("pellucid_engine_requests_failed", "Requests that failed with an error.")
         self._step_faults = self._counter("pellucid_engine_step_faults", "Steps that failed as a whole.")
         self._queue_time = self._phase("vllm:request_queue_time_seconds", "From arrival to the first step.")
         self._prefill_time = self._phase("vllm:request_prefill_time_seconds", "From the first step to the first token.")
         self._decode_time = self._phase("vllm:request_decode_time_seconds", "From the first token to the last.")
         self._grammar_time = self._histogram(
-            "pellucid_engine_grammar_compile_seconds", "Compilation of a constraint.", _STEP_SECONDS
+            "pellucid_engine_grammar_compile_seconds", "Duration of compiling a constraint.", _STEP_SECONDS
         )
         self._step_tokens = self._histogram("vllm:iteration_tokens_total", "Tokens computed in a step.", _STEP_TOKENS)
         self._step_time = self._histogram("pellucid_engine_step_seconds", "Duration of a step.", _STEP_SECONDS)
@@ -59,7 +57,7 @@ class EngineMetrics:
     def describe_cache(
         self, *, block_size: int, num_blocks: int, enable_prefix_caching: bool, cache_dtype: str
     ) -> None:
-        """Export the cache's layout as labels, as vLLM does; it calls the blocks GPU blocks wherever they are."""
+        """Export the layout of the KV cache as labels, as vLLM does; its `num_gpu_blocks` are blocks on any device."""
         labels = {
             "model_name": self._model_name,
             "block_size": str(block_size),
@@ -71,28 +69,28 @@ class EngineMetrics:
         info.labels(**labels).set(1)
 
     def watch_loads(self, loads: Callable[[], Loads], num_blocks: int) -> None:
-        """Export the load as it is whenever somebody asks; ``loads`` must be callable from any thread.
+        """Export the current load at each scrape; ``loads`` must be callable from any thread.
 
         A model that embeds has no blocks.
         """
-        self._watch("vllm:num_requests_running", "Sequences being computed.", lambda: loads().num_running)
-        self._watch("vllm:num_requests_waiting", "Sequences waiting to be scheduled.", lambda: loads().num_waiting)
+        self._gauge("vllm:num_requests_running", "Sequences being computed.", lambda: loads().num_running)
+        self._gauge("vllm:num_requests_waiting", "Sequences waiting to be scheduled.", lambda: loads().num_waiting)
         if num_blocks:
-            self._watch(
+            self._gauge(
                 "vllm:kv_cache_usage_perc",
                 "Share of the KV cache in use; 1 is all of it.",
                 lambda: 1.0 - loads().num_free_blocks / num_blocks,
             )
 
-    def count_start(self, generation: Generation) -> None:
+    def count_start(self, state: RequestState) -> None:
         """A request was scheduled for the first time."""
-        num_prompt_tokens = len(generation.request.prompt_token_ids)
+        num_prompt_tokens = len(state.request.prompt_token_ids)
         self._prompt_tokens.inc(num_prompt_tokens)
         self._cache_queries.inc(num_prompt_tokens)
-        self._cache_hits.inc(generation.num_cached_tokens)
+        self._cache_hits.inc(state.num_cached_tokens)
 
     def count_step(self, *, num_tokens: int, num_generated: int, num_preempted: int, seconds: float) -> None:
-        """A step was done."""
+        """A step finished."""
         self._step_tokens.observe(num_tokens)
         self._step_time.observe(seconds)
         self._generation_tokens.inc(num_generated)
@@ -100,19 +98,19 @@ class EngineMetrics:
             self._preemptions.inc(num_preempted)
 
     def count_pass(self, *, num_tokens: int, seconds: float) -> None:
-        """A pass of a model that embeds was done, or failed."""
+        """A pass of a model that embeds finished or failed."""
         self._step_tokens.observe(num_tokens)
         self._step_time.observe(seconds)
         self._prompt_tokens.inc(num_tokens)
 
     def count_draft(self, num_tokens: int, num_accepted: int) -> None:
-        """A sequence had this many draft tokens in a step, and so many of them were accepted."""
+        """A sequence had ``num_tokens`` draft tokens in a step, of which ``num_accepted`` were accepted."""
         self._drafts.inc()
         self._draft_tokens.inc(num_tokens)
         self._accepted_tokens.inc(num_accepted)
 
     def count_grammar(self, seconds: float) -> None:
-        """A constraint was compiled. From any thread."""
+        """A constraint was compiled. Callable from any thread."""
         self._grammar_time.observe(seconds)
 
     def count_step_fault(self) -> None:
@@ -120,29 +118,29 @@ class EngineMetrics:
         self._step_faults.inc()
 
     def count_choice(self, finish_reason: FinishReason) -> None:
-        """A choice ended in a good way."""
+        """A choice finished without an error."""
         self._finished[finish_reason].inc()
 
-    def count_finish(self, generation: Generation) -> None:
-        """A request ended in a good way."""
-        stats = generation.stats()
+    def count_finish(self, state: RequestState) -> None:
+        """A request finished without an error."""
+        stats = state.stats()
         if stats.first_token_at:
             self._queue_time.observe(stats.prefill_start_at - stats.queue_enter_at)
             self._prefill_time.observe(stats.first_token_at - stats.prefill_start_at)
             self._decode_time.observe(stats.last_token_at - stats.first_token_at)
 
     def count_abort(self, num_choices: int) -> None:
-        """A request with this many unfinished choices was given up."""
+        """A request with this many unfinished choices was aborted."""
         self._aborted.inc()
         self._finished["abort"].inc(num_choices)
 
     def count_failure(self, num_choices: int) -> None:
-        """A request with this many unfinished choices ended with an error."""
+        """A request with this many unfinished choices failed."""
         self._failed.inc()
         self._finished["error"].inc(num_choices)
 
     def count_refusal(self, num_choices: int) -> None:
-        """A request with this many unfinished choices turned out to be wrong while it ran. That is no failure."""
+        """A request with this many unfinished choices was refused while it ran: the client's error, not a failure."""
         self._finished["error"].inc(num_choices)
 
     def _counter(self, name: str, text: str) -> Counter:
@@ -155,6 +153,6 @@ class EngineMetrics:
     def _phase(self, name: str, text: str) -> Histogram:
         return self._histogram(name, text, _PHASE_SECONDS)
 
-    def _watch(self, name: str, text: str, value: Callable[[], float]) -> None:
+    def _gauge(self, name: str, text: str, value: Callable[[], float]) -> None:
         gauge = Gauge(name, text, ["model_name"], registry=self._registry)
         gauge.labels(self._model_name).set_function(value)

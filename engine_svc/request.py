@@ -1,4 +1,4 @@
-"""What a request is and what it yields, inside the engine. Knows neither protobuf nor torch."""
+"""A request inside the engine. Knows neither protobuf nor torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FinishReason = Literal["stop", "length"]
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """How to choose tokens; every value is final, defaults applied (see ``SamplingParams`` in engine.proto).
+    """Sampling parameters with all defaults applied (see ``SamplingParams`` in engine.proto).
 
     ``temperature == 0`` or ``top_p == 0`` is greedy; ``top_k == 0`` keeps all tokens; ``max_tokens`` is at least 1;
     ``logprobs`` is None for no log probabilities, else the number of alternatives for each token; ``prompt_logprobs``
@@ -45,7 +45,7 @@ class SamplingParams:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What a simulated model answers: ``steps`` played ``repeat`` times, ``delay`` seconds before each step."""
+    """The output of a simulated model: ``steps`` played ``repeat`` times, with ``delay`` seconds before each step."""
 
     steps: tuple[tuple[int, ...], ...]
     repeat: int = 1
@@ -57,10 +57,10 @@ class Script:
 class Request:
     """A prompt to be continued ``sampling_params.n`` times. ``arrived_at`` is in Unix seconds.
 
-    ``open_ended`` says that the client set no ``max_tokens`` and got the rest of the context. Requests with different
-    ``cache_salt`` never share blocks of the KV cache. ``grammar`` is the compiled constraint, if there is one.
-    ``output_token_ids`` were generated before: the one choice goes on after them as if they were its own.
-    ``choice_index`` is the first choice's among those of the client's request, which the noise is a function of.
+    ``open_ended`` says that the client set no ``max_tokens`` and got the rest of the context. ``grammar`` is the
+    compiled constraint, if there is one.
+    ``output_token_ids`` were generated before: the one choice continues after them. ``choice_index`` is the index of
+    the first choice in the client's request; noise is a function of it.
     """
 
     request_id: str
@@ -70,7 +70,6 @@ class Request:
     script: Script | None = None
     arrived_at: float = 0.0
     open_ended: bool = False
-    cache_salt: str = ""
     thinking: Thinking | None = None
     output_token_ids: tuple[int, ...] = ()
     choice_index: int = 0
@@ -85,55 +84,3 @@ class Request:
     def num_slots(self) -> int:
         """One slot for each choice."""
         return self.sampling_params.n
-
-
-@dataclass(frozen=True, slots=True)
-class TokenLogprobs:
-    """Log probabilities at one position, from the raw logits: the token's, and the best ones, best first.
-
-    ``top`` holds (token id, logprob) pairs. Impossible tokens have -9999.0; every value is finite.
-    """
-
-    logprob: float
-    top: tuple[tuple[int, float], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class PromptLogprobs:
-    """A run of tokens of the prompt, and what their log probabilities were; as many of the one as of the other."""
-
-    token_ids: tuple[int, ...]
-    logprobs: tuple[TokenLogprobs, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Sampled:
-    """What one step produced for one sequence: usually one token, several from a script or from accepted draft tokens.
-
-    ``logprobs`` is as long as ``token_ids``, or empty when none were asked for. ``token_ids`` may be empty: nothing
-    yet, ask again, but not before ``resume_at`` (seconds of ``time.monotonic``). With ``ended`` the choice ends after
-    these tokens for want of more, as if they had reached ``max_tokens``; with ``completed`` because its constraint lets
-    nothing follow them. ``prompt`` is what the step found for the ``prompt_rows`` that it was given.
-    """
-
-    token_ids: tuple[int, ...]
-    logprobs: tuple[TokenLogprobs, ...] = ()
-    resume_at: float = 0.0
-    ended: bool = False
-    completed: bool = False
-    prompt: PromptLogprobs | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ChoiceOutput:
-    """New tokens of one choice, and with its last ones why it ended; ``matched_token_id`` if a token ended it.
-
-    ``logprobs`` is as long as ``token_ids``, or empty when none were asked for. ``prompt`` comes before any token.
-    """
-
-    index: int
-    token_ids: tuple[int, ...]
-    logprobs: tuple[TokenLogprobs, ...] = ()
-    finish_reason: FinishReason | None = None
-    matched_token_id: int | None = None
-    prompt: PromptLogprobs | None = None

@@ -1,4 +1,4 @@
-"""The engine as a service: what is built at start, what is watched, what is given back."""
+"""The engine as a service: start, readiness, drain and stop."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from engine_svc.backends.building import build_backend
 from engine_svc.backends.interface import Backend
 from engine_svc.config import Settings
 from engine_svc.embedding.interface import EmbeddingRunner
-from engine_svc.execution.runner import Runner
 from engine_svc.heartbeat import Heartbeat
 from engine_svc.loading import load_model
+from engine_svc.process import freeze_heap
+from engine_svc.runners.interface import Runner
 from engine_svc.servicer import EngineServicer
-from engine_svc.trim_memory import trim_memory
 from protos.v1 import engine_pb2, engine_pb2_grpc
 from svclib.health import Health
 
@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 
 class EngineService:
-    """A model, served. ``failed`` is true once the engine is lost: the process then ends by itself."""
+    """Serves a model. ``failed`` is true once the engine has failed: the process then ends by itself."""
 
     name: Final = "engine"
     service_names: Final = (engine_pb2.DESCRIPTOR.services_by_name["Engine"].full_name,)
@@ -53,10 +53,10 @@ class EngineService:
     async def start(self, health: Health) -> None:
         log.info("loading", model=self._settings.model)
         runner = await asyncio.to_thread(self._load, self._settings)
-        on_death = partial(self._die, health)
-        self._backend = await build_backend(self._settings, runner, self.registry, self._heartbeat, on_death)
+        on_failure = partial(self._fail, health)
+        self._backend = await build_backend(self._settings, runner, self.registry, self._heartbeat, on_failure)
         self._servicer.attach(self._backend)
-        trim_memory()
+        freeze_heap()
         self._backend.start()
         self._watch = asyncio.create_task(self._watch_heartbeat(health))
 
@@ -72,7 +72,7 @@ class EngineService:
             await self._backend.stop()
 
     async def _watch_heartbeat(self, health: Health) -> None:
-        """Be unready while the step loop owes a step for too long, and ready again when it has made one."""
+        """Not ready while the step loop is stalled, ready again after its next step."""
         was_stalled = False
         while True:
             await asyncio.sleep(min(_WATCH_SECONDS, self._settings.stall_seconds / 4))
@@ -81,8 +81,8 @@ class EngineService:
                 log.warning("stalled" if was_stalled else "recovered", stall_seconds=self._settings.stall_seconds)
                 health.set_serving(not was_stalled)
 
-    def _die(self, health: Health) -> None:
-        """The engine is lost: say so, and end as if told to, but with a bad exit code."""
+    def _fail(self, health: Health) -> None:
+        """The engine failed: report not ready, and shut down with exit code 1."""
         self.failed = True
         if self._watch is not None:
             self._watch.cancel()

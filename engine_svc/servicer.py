@@ -31,7 +31,7 @@ class EngineServicer(engine_pb2_grpc.EngineServicer):
     async def Session(
         self,
         request_iterator: AsyncIterator[engine_pb2.EngineClientFrame],
-        context: grpc.aio.ServicerContext[Any, Any],  # noqa: ARG002  # part of the method's shape
+        context: grpc.aio.ServicerContext[Any, Any],  # noqa: ARG002  # part of the signature
     ) -> AsyncIterator[engine_pb2.EngineServerFrame]:
         async for frame in self._sessions.serve(request_iterator):
             yield frame

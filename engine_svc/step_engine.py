@@ -1,4 +1,4 @@
-"""What the step loop runs: an engine that is stepped by one thread, and where the faults of its steps stop."""
+"""The interface of an engine that the step loop runs, and the containment of faults in its steps."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Final, Protocol, TypeVar
 
 import structlog
 
-from engine_svc.execution.runner import DeviceLost
 from engine_svc.metrics import EngineMetrics
 from engine_svc.output import Loads
+from engine_svc.runners.interface import DeviceLost
 from svclib.errors import ServiceError
 
 MAX_STEP_FAULTS: Final = 5
-"""So many steps in a row that failed as a whole mean that the device is lost."""
+"""After this many failed steps in a row the device counts as lost."""
 
 ResultT = TypeVar("ResultT")
 
@@ -21,27 +21,27 @@ log = structlog.get_logger(__name__)
 
 
 class EngineRequest(Protocol):
-    """What the loop must know of a request."""
+    """What the step loop needs of a request."""
 
     @property
     def num_seqs(self) -> int:
-        """How many sequences it counts as, in the loads and in the numbering of groups."""
+        """The number of sequences, for loads and group ids."""
 
     @property
     def num_slots(self) -> int:
-        """How many slots of the engine it takes until it ends."""
+        """The number of slots it takes until it ends."""
 
 
 class EngineOutput(Protocol):
-    """What the loop must know of an output."""
+    """What the step loop needs of an output."""
 
     @property
     def group_id(self) -> int:
-        """The request that it belongs to."""
+        """The group id of its request."""
 
     @property
     def is_last(self) -> bool:
-        """Whether the request has ended with it."""
+        """Whether it is the last output of its request."""
 
 
 RequestT_contra = TypeVar("RequestT_contra", bound=EngineRequest, contravariant=True)
@@ -49,7 +49,7 @@ OutputT = TypeVar("OutputT", bound=EngineOutput)
 
 
 class StepEngine(Protocol[RequestT_contra, OutputT]):
-    """Owned and called by the step loop's thread alone, but for ``loads`` and ``failed``.
+    """Called by the step loop's thread alone, except ``loads`` and ``failed``.
 
     Every method may be called in any state of the request that it names, or after its end.
     """
@@ -59,26 +59,26 @@ class StepEngine(Protocol[RequestT_contra, OutputT]):
         """The load of the last step; from any thread."""
 
     def add(self, group_id: int, request: RequestT_contra) -> None:
-        """Take a request; it owns the ``num_seqs`` numbers from ``group_id`` on."""
+        """Add a request; it owns the ``num_seqs`` sequence ids from ``group_id`` on."""
 
     def abort(self, group_id: int) -> None:
         """End a request without an output."""
 
     def step(self) -> bool:
-        """Compute one step. False if nothing was due. Raises ``DeviceLost`` when there will never be another."""
+        """Compute one step. False if nothing was due. Raises ``DeviceLost`` when no further step is possible."""
 
     def take_outputs(self) -> list[OutputT]:
         """All outputs since the last call."""
 
     def seconds_until_due(self) -> float | None:
-        """When a step that found nothing due is worth another try; None: not before a request comes."""
+        """Time until something is due, after a step that found nothing; None: not before a new request."""
 
     def failed(self, group_id: int, error: ServiceError) -> OutputT:
         """The last output of a request that ends with an error. Changes nothing; from any thread."""
 
 
 class StepFaults:
-    """Keeps the fault of a step in that step, until too many come in a row. Logs each as ``event``."""
+    """Contains the fault of a step in that step, unless too many fail in a row. Logs each as ``event``."""
 
     def __init__(self, metrics: EngineMetrics, event: str) -> None:
         self._metrics = metrics
@@ -88,7 +88,7 @@ class StepFaults:
     def guard(
         self, compute: Callable[[], list[ResultT]], count: int, request_ids: Iterable[str]
     ) -> list[ResultT | Exception]:
-        """What ``compute`` returns, or ``count`` times the same exception when the step fails as a whole.
+        """What ``compute`` returns, or ``count`` times the same exception if it raises.
 
         Raises ``DeviceLost``.
         """

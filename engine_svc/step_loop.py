@@ -1,8 +1,8 @@
 """The thread that steps an engine, and the only way between it and the event loop.
 
-Commands go to the thread through a queue; outputs come back with one call for each step, however many requests it
-moved. The thread sleeps when there is nothing to do. Knows neither what a request asks for nor what a step computes, so
-it runs an engine that generates and one that embeds alike.
+Commands go to the thread through a queue; outputs come back in one call per step, for all its requests together. The
+thread sleeps when no sequence is due. It knows neither the content of a request nor what a step computes, so it runs
+engines that generate and engines that embed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 
 
 class StepLoop(Generic[RequestT, OutputT]):
-    """Runs an engine. Every method but the thread's own belongs to the event loop's thread.
+    """Runs an engine. Public methods are for the event loop's thread.
 
     A listener is called on the event loop with every output of its request, the last one included.
     """
@@ -42,12 +42,12 @@ class StepLoop(Generic[RequestT, OutputT]):
         engine: StepEngine[RequestT, OutputT],
         slots: Slots,
         heartbeat: Heartbeat,
-        on_death: Callable[[], None],
+        on_failure: Callable[[], None],
     ) -> None:
         self._engine = engine
         self._slots = slots
         self._heartbeat = heartbeat
-        self._on_death = on_death
+        self._on_failure = on_failure
         self._commands: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._listeners: dict[int, tuple[RequestT, Callable[[OutputT], None]]] = {}
         self._num_seqs = 0
@@ -56,38 +56,38 @@ class StepLoop(Generic[RequestT, OutputT]):
         self._idle.set()
         self._draining = False
         self._halted = False
-        self._dead = False
+        self._failed = False
         self._thread = threading.Thread(target=self._run, name="step-loop", daemon=True)
         self._loop: asyncio.AbstractEventLoop
 
     def start(self) -> None:
-        """Start the thread; outputs go to the event loop that runs now."""
+        """Start the thread; outputs go to the running event loop."""
         self._loop = asyncio.get_running_loop()
         self._thread.start()
 
     async def drain(self) -> None:
-        """Refuse new requests, and return when the running ones have ended."""
+        """Refuse new requests, and return when the running ones have finished."""
         self._draining = True
         await self._idle.wait()
 
     async def stop(self) -> None:
-        """End the thread, after the step it is in. A thread that hangs is left behind."""
+        """End the thread after its current step. A thread that hangs is abandoned."""
         self._commands.put(self._halt)
         await asyncio.to_thread(self._thread.join, _JOIN_SECONDS)
 
     @property
     def loads(self) -> Loads:
-        """The load now; from any thread. Requests on their way to the thread count as waiting."""
+        """The current load; from any thread. Requests in the command queue count as waiting."""
         loads = self._engine.loads
         return Loads(loads.num_running, max(0, self._num_seqs - loads.num_running), loads.num_free_blocks)
 
     def submit(self, request: RequestT, listener: Callable[[OutputT], None]) -> int:
-        """Hand a request over; returns the group id that names it.
+        """Submit a request; returns its group id.
 
-        Raises ``Overloaded`` when the queue is full, ``InvalidRequest`` when it can never hold the request, and
+        Raises ``Overloaded`` when the queue is full, ``InvalidRequest`` if the request exceeds the queue, and
         ``Unavailable`` when the engine has failed or shuts down.
         """
-        if self._dead:
+        if self._failed:
             raise _engine_failed()
         if self._draining:
             raise Unavailable("the server is shutting down", retry_after=1.0)
@@ -106,7 +106,7 @@ class StepLoop(Generic[RequestT, OutputT]):
             self.command(partial(self._engine.abort, group_id))
 
     def command(self, action: Callable[[], None]) -> None:
-        """Have the thread do something between two steps, after everything that it was told before."""
+        """Run ``action`` in the thread between two steps, after all earlier commands."""
         self._commands.put(action)
 
     def _deliver(self, outputs: list[OutputT]) -> None:
@@ -127,24 +127,24 @@ class StepLoop(Generic[RequestT, OutputT]):
                 self._idle.set()
         return known
 
-    def _die(self) -> None:
-        self._dead = True
+    def _fail(self) -> None:
+        self._failed = True
         self._deliver([self._engine.failed(group_id, _engine_failed()) for group_id in self._listeners])
-        self._on_death()
+        self._on_failure()
 
     def _run(self) -> None:
         """The thread."""
         try:
             seconds: float | None = None
-            while self._obey(seconds):
+            while self._run_commands(seconds):
                 seconds = self._advance()
         except BaseException:  # a panic of a library in Rust is not an Exception
-            log.exception("the engine is lost")
-            with suppress(RuntimeError):  # the event loop is closed: nobody is left to be told
-                self._loop.call_soon_threadsafe(self._die)
+            log.exception("engine failed")
+            with suppress(RuntimeError):  # the event loop is closed: no client is left
+                self._loop.call_soon_threadsafe(self._fail)
 
-    def _obey(self, seconds: float | None) -> bool:
-        """Do what was commanded, after waiting so long for the first command. False when it is time to stop."""
+    def _run_commands(self, seconds: float | None) -> bool:
+        """Run all queued commands, after waiting at most ``seconds`` for the first. False if one was to stop."""
         if seconds != 0.0:
             with suppress(Empty):
                 self._commands.get(timeout=seconds)()
@@ -153,17 +153,17 @@ class StepLoop(Generic[RequestT, OutputT]):
         return not self._halted
 
     def _advance(self) -> float | None:
-        """Make a step; returns in how many seconds another one is worth a try, None for not before a command."""
-        self._heartbeat.owe()
+        """Make a step; returns the time until the next one, None: not before a command."""
+        self._heartbeat.expect_step()
         moved = self._engine.step()
         if outputs := self._engine.take_outputs():
             self._loop.call_soon_threadsafe(self._deliver, outputs)
         if moved:
-            self._heartbeat.pay()
+            self._heartbeat.step_done()
             return 0.0
         seconds = self._engine.seconds_until_due()
         if seconds is not None or not self._engine.loads.num_waiting:
-            self._heartbeat.rest()
+            self._heartbeat.idle()
         return seconds
 
     def _halt(self) -> None:

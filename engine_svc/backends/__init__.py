@@ -1,1 +1,1 @@
-"""What the calls of the service mean for each kind of model. Protobuf stops here."""
+"""The gRPC calls of the service, for a model that generates and for one that embeds. Protobuf stops here."""

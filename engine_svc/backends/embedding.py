@@ -1,4 +1,4 @@
-"""A model that embeds, served: protobuf in, dataclasses inside, protobuf out."""
+"""The backend of a model that embeds: protobuf in, dataclasses inside, protobuf out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EmbeddingLoop: TypeAlias = StepLoop[EmbeddingRequest, EmbeddingOutput]
 
 
 class EmbeddingBackend:
-    """See ``engine_svc.backends.interface.Backend``. Large messages are read and written off the event loop."""
+    """See ``engine_svc.backends.interface.Backend``. Large messages are converted off the event loop."""
 
     def __init__(self, info: EmbedderInfo, steps: EmbeddingLoop) -> None:
         self._info = info
@@ -52,12 +52,12 @@ class EmbeddingBackend:
         )
 
     def loads(self) -> engine_pb2.Loads:
-        """Requests in place of sequences."""
+        """Counts requests in place of sequences."""
         loads = self._steps.loads
         return engine_pb2.Loads(num_running_reqs=loads.num_running, num_waiting_reqs=loads.num_waiting)
 
     async def _embed(self, request: EmbeddingRequest) -> list[Vector]:
-        """One vector for each text, in order. Being cancelled takes what is left of the request out of the queue."""
+        """One vector for each text, in order. Cancellation removes the rest of the request from the queue."""
         future: asyncio.Future[list[Vector]] = asyncio.get_running_loop().create_future()
         group_id = self._steps.submit(request, partial(_resolve, future))
         try:
@@ -76,7 +76,7 @@ def _resolve(future: asyncio.Future[list[Vector]], output: EmbeddingOutput) -> N
 
 
 def read_request(message: engine_pb2.EmbedRequest, info: EmbedderInfo) -> EmbeddingRequest:
-    """The request in a message, within all limits. Raises ``InvalidRequest`` naming what is not."""
+    """Read and validate a message. Raises ``InvalidRequest`` naming the invalid field."""
     has = message.HasField
     params = EmbeddingParams(
         pooling=check_pooling(message.pooling) if has("pooling") else None,
@@ -90,7 +90,7 @@ def read_request(message: engine_pb2.EmbedRequest, info: EmbedderInfo) -> Embedd
 
 
 def to_response(request: EmbeddingRequest, vectors: list[Vector]) -> engine_pb2.EmbedResponse:
-    """One vector for each text; there is one at least."""
+    """One vector for each text; there is at least one."""
     response = engine_pb2.EmbedResponse(embedding_dim=len(vectors[0]))
     for text, vector in zip(request.inputs, vectors, strict=True):
         response.embeddings.add(values=vector.tolist(), prompt_tokens=len(text))

@@ -1,14 +1,13 @@
-"""From an output of the engine to the event that tells it."""
+"""From an output of the engine to its event."""
 
 from __future__ import annotations
 
-from engine_svc.output import RequestOutput
-from engine_svc.request import ChoiceOutput, PromptLogprobs, TokenLogprobs
+from engine_svc.output import ChoiceOutput, PromptLogprobs, RequestOutput, TokenLogprobs
 from protos.v1 import common_pb2, engine_pb2
 
 
 def to_event(output: RequestOutput) -> engine_pb2.GenerateEvent:
-    """The event that tells an output which is not an error."""
+    """The event of an output that is not an error."""
     event = engine_pb2.GenerateEvent()
     for choice in output.choices:
         if choice.prompt is not None:

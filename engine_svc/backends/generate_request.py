@@ -1,4 +1,4 @@
-"""From the message of a request to the request: complete, and within all limits."""
+"""From the message of a request to the request, with defaults applied and validated."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import time
 from typing import Final
 
 from engine_svc.constraint import Constraint, Thinking
-from engine_svc.execution.runner import RunnerInfo
 from engine_svc.request import FinishReason, Request, SamplingParams, Script
+from engine_svc.runners.interface import RunnerInfo
 from engine_svc.scheduling.capacity import Capacity
 from engine_svc.validation import (
     MAX_SCRIPT_BYTES,
@@ -24,13 +24,13 @@ from protos.v1 import common_pb2, engine_pb2
 from svclib.errors import InvalidRequest, Unsupported
 
 _DRAWN_SEED_BITS: Final = 53
-"""A client that reads JSON numbers as doubles can send such a seed back."""
+"""A client that reads JSON numbers as doubles can send such a seed back unchanged."""
 
 
 def read_request(message: engine_pb2.GenerateRequest, info: RunnerInfo, capacity: Capacity) -> Request:
-    """The request in a message, complete and within all limits. Raises ``InvalidRequest`` naming what is not."""
-    asked = message.sampling_params.max_tokens if message.sampling_params.HasField("max_tokens") else None
-    max_tokens = capacity.max_tokens(len(message.input_ids), asked)
+    """Read and validate a message. Raises ``InvalidRequest`` naming the invalid field."""
+    max_requested = message.sampling_params.max_tokens if message.sampling_params.HasField("max_tokens") else None
+    max_tokens = capacity.max_tokens(len(message.input_ids), max_requested)
     prompt = tuple(message.input_ids)
     check_prompt(prompt, info.vocab_size)
     params = _read_sampling(message.sampling_params, max_tokens)
@@ -47,7 +47,7 @@ def read_request(message: engine_pb2.GenerateRequest, info: RunnerInfo, capacity
         eos_token_ids=eos_token_ids,
         script=_read_script(message.simulate, info) if message.HasField("simulate") else None,
         arrived_at=time.time(),
-        open_ended=asked is None,
+        open_ended=max_requested is None,
         thinking=_read_thinking(message, info.vocab_size) if params.constraint is not None else None,
         output_token_ids=output,
         choice_index=message.choice_index,
@@ -55,7 +55,7 @@ def read_request(message: engine_pb2.GenerateRequest, info: RunnerInfo, capacity
 
 
 def _read_sampling(message: engine_pb2.SamplingParams, max_tokens: int) -> SamplingParams:
-    """Apply the defaults that the proto's comments promise; every present value stands, zero too."""
+    """Apply the defaults documented in the proto; every present value is kept, zero too."""
     has = message.HasField
     return SamplingParams(
         temperature=message.temperature if has("temperature") else 1.0,
@@ -90,7 +90,7 @@ def _read_constraint(message: engine_pb2.SamplingParams) -> Constraint | None:
 
 
 def _read_thinking(message: engine_pb2.GenerateRequest, vocab_size: int) -> Thinking | None:
-    """None when the constraint holds from the first token."""
+    """None when the constraint applies from the first token."""
     if message.reasoning_state not in (common_pb2.REASONING_STATE_OPEN, common_pb2.REASONING_STATE_UNDECIDED):
         return None
     is_open = message.reasoning_state == common_pb2.REASONING_STATE_OPEN
@@ -101,9 +101,11 @@ def _read_thinking(message: engine_pb2.GenerateRequest, vocab_size: int) -> Thin
 
 def _read_script(message: engine_pb2.SimulatedScript, info: RunnerInfo) -> Script:
     if not info.simulated:
-        raise Unsupported("only a simulated model answers from a script", param="simulate")
+        raise Unsupported("simulate is supported by the simulated model only", param="simulate")
     if message.ByteSize() > MAX_SCRIPT_BYTES:
-        raise InvalidRequest(f"a script can have {MAX_SCRIPT_BYTES} bytes at most", param="simulate")
+        raise InvalidRequest(
+            f"a script must have at most {MAX_SCRIPT_BYTES} bytes, not {message.ByteSize()}", param="simulate"
+        )
     script = Script(
         steps=tuple(tuple(step.token_ids) for step in message.steps),
         repeat=message.repeat if message.HasField("repeat") else 1,

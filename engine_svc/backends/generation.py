@@ -1,4 +1,4 @@
-"""A model that generates, served: a call becomes a request of the step loop, its outputs become events."""
+"""The backend of a model that generates: a call becomes a request of the step loop, its outputs become events."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from engine_svc.backends.generate_event import to_event
 from engine_svc.backends.generate_request import read_request
 from engine_svc.backends.interface import GenerateCall
 from engine_svc.engine import Engine
-from engine_svc.execution.runner import RunnerInfo
 from engine_svc.grammar.compiler import GrammarCompiler
 from engine_svc.output import RequestOutput
 from engine_svc.request import Request
+from engine_svc.runners.interface import RunnerInfo
 from engine_svc.scheduling.capacity import Capacity
 from engine_svc.step_loop import StepLoop
 from protos.v1 import engine_pb2
@@ -25,7 +25,7 @@ GenerationLoop: TypeAlias = StepLoop[Request, RequestOutput]
 
 @dataclass(frozen=True, slots=True)
 class GenerationBackend:
-    """See ``engine_svc.backends.interface.Backend``. ``engine`` belongs to the thread of ``steps``."""
+    """See ``engine_svc.backends.interface.Backend``. ``engine`` is owned by the thread of ``steps``."""
 
     info: RunnerInfo
     capacity: Capacity
@@ -46,7 +46,7 @@ class GenerationBackend:
         await self.steps.stop()
 
     async def generate(self, call: GenerateCall) -> None:
-        """Leaving in any way takes the request out of the engine."""
+        """Returning or raising in any way aborts the request in the engine."""
         request = read_request(call.request, self.info, self.capacity)
         request = await self.grammars.attach(request)
         finished: asyncio.Future[ServiceError | None] = asyncio.get_running_loop().create_future()
@@ -105,5 +105,5 @@ class GenerationBackend:
         async for message in call:
             for index in message.indices:
                 if index >= request.sampling_params.n:
-                    raise InvalidRequest(f"there is no choice {index} to stop")
+                    raise InvalidRequest(f"choice index must be below n ({request.sampling_params.n}), not {index}")
                 self.steps.command(partial(self.engine.stop_choice, group_id, index))

@@ -1,4 +1,4 @@
-"""What the service asks of a loaded model, whatever kind it is."""
+"""The interface between the service and a loaded model of either kind."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ GenerateCall: TypeAlias = Call[engine_pb2.GenerateRequest, engine_pb2.StopChoice
 
 
 class Backend(Protocol):
-    """A loaded model and the loop that runs it. Raises ``Unsupported`` for calls that its kind of model cannot serve.
+    """A loaded model and the loop that runs it. Raises ``Unsupported`` for calls that its kind of model does not
+    support.
 
-    Every method belongs to the event loop's thread.
+    Every method is called on the event loop's thread.
     """
 
     def start(self) -> None:
         """Start the threads; before the first call."""
 
     async def drain(self) -> None:
-        """Refuse new requests, and return when the running ones have ended."""
+        """Refuse new requests, and return when the running ones have finished."""
 
     async def stop(self) -> None:
-        """End the threads. Those that hang are left behind."""
+        """End the threads. Those that hang are abandoned."""
 
     async def generate(self, call: GenerateCall) -> None:
-        """Serve one request, from its opening to its last event."""
+        """Serve one request, from its opening entry to its last event."""
 
     async def embed(self, message: engine_pb2.EmbedRequest) -> engine_pb2.EmbedResponse:
         """One vector for each text."""
 
     def model_info(self) -> engine_pb2.ModelInfo:
-        """What is served, its limits, and the tasks that it can do."""
+        """The model, its limits and its tasks."""
 
     def loads(self) -> engine_pb2.Loads:
-        """How busy it is."""
+        """The current load."""

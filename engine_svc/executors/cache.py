@@ -1,4 +1,4 @@
-"""How large the KV cache of an executor is."""
+"""The size of an executor's KV cache."""
 
 from __future__ import annotations
 
@@ -25,18 +25,20 @@ class CacheLayout:
 
 @dataclass(frozen=True, slots=True)
 class CacheSize:
-    """What is asked for: ``num_blocks`` blocks, or without a number as many as fit ``num_bytes``."""
+    """The requested size: ``num_blocks`` blocks, or if None as many as fit ``num_bytes``."""
 
     block_size: int
     num_blocks: int | None = None
     num_bytes: int = 0
 
     def layout(self, dtype: torch.dtype, bytes_per_token: int) -> CacheLayout:
-        """Raises ``ModelLoadError`` if the memory does not hold one block."""
+        """Raises ``ModelLoadError`` if the memory is less than one block."""
         return CacheLayout(dtype, bytes_per_token, self.block_size, self.num_blocks or self._fitting(bytes_per_token))
 
     def _fitting(self, bytes_per_token: int) -> int:
         block_bytes = self.block_size * bytes_per_token
         if self.num_bytes < block_bytes:
-            raise ModelLoadError(f"a cache of {self.num_bytes} bytes does not hold one block of {block_bytes} bytes")
+            raise ModelLoadError(
+                f"KV cache memory of {self.num_bytes} bytes is less than one block of {block_bytes} bytes"
+            )
         return self.num_bytes // block_bytes

@@ -1,4 +1,4 @@
-"""What every executor is given, and what it offers. Names no model and no device."""
+"""The interface of executors: a prepared step in, logits out. Independent of models and devices."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from engine_svc.sampling.logit_rows import LogitRows
 
 @dataclass(frozen=True, slots=True)
 class PreparedStep:
-    """A flat batch on the executor's device: the runs of tokens of all sequences, one after the other."""
+    """A flat batch on the executor's device: the scheduled tokens of all sequences, one after the other."""
 
     input_ids: Tensor
     """int64 [tokens]"""
     positions: Tensor
     """int64 [tokens]"""
     rows: Tensor
-    """Which tokens need logits: first those after which a token is sampled, then prompt rows, int64 [rows]
+    """Which tokens need logits: first those to sample after, then prompt rows, int64 [rows]
 
-    A token is sampled after the last known one of a sequence, and after each of its draft tokens.
+    A token is sampled after the last known token of a sequence, and after each of its draft tokens.
     """
     num_samples: int
-    """Rows after which a token is sampled"""
+    """Number of rows to sample after"""
     paged: PagedBatch
 
 
@@ -35,8 +35,8 @@ class PreparedStep:
 class ExecutorInfo:
     """What an executor loaded.
 
-    ``dtype`` is what activations are multiplied as. ``batch_invariant`` promises that what is computed for a token is
-    the same to the bit whatever else the step computes.
+    ``dtype`` is the format in which activations are multiplied. ``batch_invariant`` promises that the result for a
+    token is the same to the bit in any batch.
     """
 
     model_type: str
@@ -50,7 +50,7 @@ class ExecutorInfo:
 
 
 class Executor(Protocol):
-    """Computes steps: has the weights of a model and owns its KV cache. Belongs to one thread."""
+    """Computes the logits of steps: owns the weights of a model and its KV cache. Called by one thread."""
 
     @property
     def info(self) -> ExecutorInfo:
@@ -58,17 +58,17 @@ class Executor(Protocol):
 
     @property
     def device(self) -> torch.device:
-        """Where the tensors of a step must be, and where its logits are."""
+        """The device of a step's tensors and of its logits."""
 
     def forward(self, step: PreparedStep) -> LogitRows:
-        """Write keys and values of the step's tokens to the KV cache; give the logits of ``step.rows``, in that order.
+        """Write the KV cache of the step's tokens; return the logits of ``step.rows``, in that order.
 
-        Raises ``engine_svc.execution.runner.DeviceLost`` when this process cannot compute any more.
+        Raises ``engine_svc.runners.interface.DeviceLost`` when the device is lost.
         """
 
 
 class HiddenStatesExecutor(Executor, Protocol):
-    """An executor that can stop below the output matrix, as embedding needs it."""
+    """An executor that also returns hidden states, for embedding."""
 
     def hidden_states(self, step: PreparedStep) -> Tensor:
-        """As ``forward``, but what the last layer leaves of ``step.rows``, normed [rows, hidden_size]"""
+        """As ``forward``, but the hidden states of ``step.rows`` after the final norm, [rows, hidden_size]"""

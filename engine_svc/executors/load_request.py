@@ -1,4 +1,4 @@
-"""What an executor is asked to load."""
+"""The model and settings that an executor loads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class LoadRequest:
     checkpoint: Checkpoint
     cache: CacheSize
     folder: Path | None = None
-    """The Hugging Face folder that the checkpoint is, if it is one"""
+    """The checkpoint's Hugging Face folder; None for a GGUF file"""
     executor: str = "auto"
     """A name in ``engine_svc.executors.loading.EXECUTORS``, or ``auto``"""
     dtype: str = "auto"
@@ -33,5 +33,5 @@ class LoadRequest:
 
     @cached_property
     def kernels(self) -> Kernels | None:
-        """The compiled kernels, where attention may use them. Looked for once, because what is missing is logged."""
+        """The compiled kernels, if attention may use them. Looked up once, because their absence is logged."""
         return find_kernels(self.attention_backend)

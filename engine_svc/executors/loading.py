@@ -1,7 +1,7 @@
 """Which executor computes a model.
 
-``EXECUTORS`` has them by name. ``auto`` takes ``cpu`` where the compiled kernels are in use and compute the model,
-``torch`` where they do not, and ``transformers`` for folders that no native family can serve.
+``EXECUTORS`` has them by name. ``auto`` takes ``cpu`` where the compiled kernels are available and support the model,
+``torch`` where they do not, and ``transformers`` for folders of models that are not native.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ log = structlog.get_logger(__name__)
 
 
 def load_executor(request: LoadRequest) -> Executor:
-    """Load a model into the executor that the request names or that suits it.
+    """Load a model into the requested executor, or the one that ``auto`` chooses.
 
     Raises ``ModelLoadError`` naming what is wrong or not supported.
     """
     if request.executor != "auto":
-        return _find(request.executor)(request)
+        return _loader(request.executor)(request)
     reason = reason_against_native(request.checkpoint.config)
     if request.folder is None or reason is None:
         return load_native(request)
-    log.warning("not native: computed by transformers, which is slower", reason=reason)
+    log.warning("model is not native: computed by transformers, which is slower", reason=reason)
     return _load_transformers(request)
 
 
 def load_native(request: LoadRequest) -> HiddenStatesExecutor:
-    """Load a model of a native family: by the compiled kernels as far as they can, or by torch."""
+    """Load a model of a native family: with the compiled kernels if they support it, else with torch."""
     if request.kernels is None:
         return load_torch(request)
     _, config = read_native(request.checkpoint.config)
@@ -46,13 +46,15 @@ def load_native(request: LoadRequest) -> HiddenStatesExecutor:
     if (reason := reason_against_cpu(config, DTYPES[format_])) is None:
         return load_cpu(request)
     if format_ in INTEGERS:
-        raise ModelLoadError(f"quantization {format_.name.lower()} needs the compiled forward pass: {reason}")
-    log.warning("not compiled: computed by plain torch, which is slower", reason=reason)
+        raise ModelLoadError(
+            f"quantization {format_.name.lower()} needs the compiled kernels, which do not support this model: {reason}"
+        )
+    log.warning("model is not supported by the kernels: computed by plain torch, which is slower", reason=reason)
     return load_torch(request)
 
 
 def _load_transformers(request: LoadRequest) -> Executor:
-    # Imported here because it takes seconds, and native families do without.
+    # Imported here because it takes seconds, and native families do not need it.
     from engine_svc.executors.transformers.loading import load_transformers
 
     return load_transformers(request)
@@ -66,7 +68,7 @@ EXECUTORS: Final[dict[str, Callable[[LoadRequest], Executor]]] = {
 """By the values of ``ENGINE_EXECUTOR``"""
 
 
-def _find(name: str) -> Callable[[LoadRequest], Executor]:
+def _loader(name: str) -> Callable[[LoadRequest], Executor]:
     if name not in EXECUTORS:
-        raise ModelLoadError(f"executor {name} is not known; there are auto, {', '.join(EXECUTORS)}")
+        raise ModelLoadError(f"unknown executor: {name}; executors: auto, {', '.join(EXECUTORS)}")
     return EXECUTORS[name]

@@ -1,4 +1,4 @@
-"""The engine from Python, without servers: same scheduler, cache, model and sampler, in the thread of the caller."""
+"""The engine from Python, without servers: the same scheduler, KV cache, model and sampler, in the caller's thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answer to one prompt: token ids as they come, and the text that the detokenizer makes of them."""
+"""The output for one prompt: token ids as they are generated, and their text by the detokenizer's code."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import NotRequired, TypedDict, cast
 from detokenizer_svc.deltas import Content
 from detokenizer_svc.formatter import EngineEnd, Formatter
 from engine_svc.offline.text import Text
-from engine_svc.output import RequestOutput
-from engine_svc.request import ChoiceOutput, FinishReason, Request, TokenLogprobs
+from engine_svc.output import ChoiceOutput, RequestOutput, TokenLogprobs
+from engine_svc.request import FinishReason, Request
 
 
 class Choice(TypedDict):
-    """One continuation of a prompt. ``token_ids`` has the token that ended it, ``text`` has not.
+    """One completion of a prompt. ``token_ids`` includes the token that ended it, ``text`` does not.
 
-    ``finish_reason`` is ``stop`` or ``length``. ``logprobs``, if asked for, has a dict for each token: the token's own
-    log probability, then the best ones, best first, by token id.
+    ``finish_reason`` is ``stop`` or ``length``. ``logprobs``, if requested, has a dict for each token: the token's own
+    log probability, then the top ones, best first, by token id.
     """
 
     text: str
@@ -27,10 +27,9 @@ class Choice(TypedDict):
 
 
 class Output(Choice):
-    """The first continuation; ``choices`` has all ``n`` of them, the first one too.
+    """The first choice; ``choices`` has all ``n`` of them, the first included.
 
-    ``prompt_logprobs``, if asked for, is for the prompt what ``logprobs`` is for a continuation; None for its first
-    token, which follows nothing.
+    ``prompt_logprobs``, if requested, is for the prompt what ``logprobs`` is for a choice; None for its first token.
     """
 
     choices: list[Choice]
@@ -38,10 +37,10 @@ class Output(Choice):
 
 
 class Answer:
-    """Collects what the engine says of one request."""
+    """Collects the engine's outputs for one request."""
 
     def __init__(self, request: Request, stop: tuple[str, ...], text: Text, *, continues_prompt: bool = False) -> None:
-        """``continues_prompt``: the text goes on with the prompt's. Raises ``InvalidRequest`` for a bad stop string."""
+        """``continues_prompt``: the text continues the prompt's. Raises ``InvalidRequest`` for a bad stop string."""
         params = request.sampling_params
         tail = request.prompt_token_ids if continues_prompt else ()
         self._choices = [
@@ -51,16 +50,16 @@ class Answer:
         self._params = params
         self._prompt_logprobs: list[dict[int, float] | None] = [None]
 
-    def hear(self, output: RequestOutput) -> Iterator[int]:
-        """Take in what is new; yields the choices that have just reached a stop string and shall be stopped."""
+    def add(self, output: RequestOutput) -> Iterator[int]:
+        """Add an output; yields the indices of choices that just reached a stop string and are to be stopped."""
         for new in output.choices:
             if new.prompt is not None:
                 self._prompt_logprobs += _by_token_id(new.prompt.token_ids, new.prompt.logprobs)
-            if self._choices[new.index].hear(new):
+            if self._choices[new.index].add(new):
                 yield new.index
 
     def result(self) -> Output:
-        """Everything. The request must be over."""
+        """The whole output. The request must have finished."""
         choices = [self._result(choice) for choice in self._choices]
         output = cast("Output", {**choices[0], "choices": choices})
         if self._params.prompt_logprobs is not None:
@@ -80,11 +79,11 @@ class Answer:
 
 
 def _by_token_id(token_ids: SequenceOf[int], logprobs: SequenceOf[TokenLogprobs]) -> list[dict[int, float]]:
-    return [{token_id: one.logprob, **dict(one.top)} for token_id, one in zip(token_ids, logprobs, strict=True)]
+    return [{token_id: entry.logprob, **dict(entry.top)} for token_id, entry in zip(token_ids, logprobs, strict=True)]
 
 
 class _Choice:
-    """Without stop strings, the text is made once at the end, which costs a tenth."""
+    """Without stop strings, the text is formatted once at the end, at a tenth of the cost."""
 
     def __init__(self, formatter: Formatter, *, has_stop: bool) -> None:
         self.token_ids: list[int] = []
@@ -99,8 +98,8 @@ class _Choice:
     def text(self) -> str:
         return "".join(self._pieces)
 
-    def hear(self, new: ChoiceOutput) -> bool:
-        """Whether a stop string is now complete."""
+    def add(self, new: ChoiceOutput) -> bool:
+        """Add new tokens; returns whether a stop string is complete."""
         if self.finish_reason is not None:
             return False
         self.token_ids += new.token_ids

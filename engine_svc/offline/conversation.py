@@ -1,4 +1,4 @@
-"""Conversations as dicts, as in the OpenAI API, to what the tokenizer service renders."""
+"""From messages as dicts, as in the OpenAI API, to a conversation of the tokenizer service."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read_conversation(
     continue_final_message: bool,
     template_kwargs: Mapping[str, Any],
 ) -> Conversation:
-    """Raises ``ValueError`` naming what is not of the right kind; whether a template can express it is seen later."""
+    """Raises ``ValueError`` naming a field of the wrong type; the template's own limits are checked at rendering."""
     return Conversation(
         messages=tuple(_message(message, f"messages[{number}]") for number, message in enumerate(messages)),
         tools=tuple(_tool(tool, f"tools[{number}]") for number, tool in enumerate(tools)),
@@ -48,7 +48,7 @@ def _content(content: Any, param: str) -> str | tuple[str, ...] | None:
     if content is None or isinstance(content, str):
         return content
     if not isinstance(content, (list, tuple)):
-        raise ValueError(f"{param} must be a text or a list of text parts, not {content!r}")
+        raise ValueError(f"{param} must be a string or a list of text parts, not {content!r}")
     return tuple(_part(part, f"{param}[{number}]") for number, part in enumerate(content))
 
 
@@ -66,7 +66,7 @@ def _calls(calls: SequenceOf[Mapping[str, Any]], param: str) -> Iterator[ToolCal
 
 
 def _arguments(arguments: Any, param: str) -> str:
-    """A text, or an object as transformers takes it. A call without arguments may have an empty text."""
+    """A JSON string, or an object as in transformers. A call without arguments may have an empty string."""
     if isinstance(arguments, Mapping):
         return _json(arguments, f"{param}.function.arguments")
     written = _text(arguments or "", f"{param}.function.arguments")
@@ -94,12 +94,12 @@ def _json(value: Any, param: str) -> str:
     try:
         return json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{param} must be JSON values: {error}") from None
+        raise ValueError(f"{param} must be JSON: {error}") from None
 
 
 def _text(value: Any, param: str) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{param} must be a text, not {value!r}")
+        raise ValueError(f"{param} must be a string, not {value!r}")
     return value
 
 

@@ -1,4 +1,4 @@
-"""Prompts of one call through the engine: checked, handed over, stepped until all are answered."""
+"""The prompts of one call through the engine: validated, submitted, stepped until all have finished."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from prometheus_client import CollectorRegistry
 from detokenizer_svc.stop import check_stop_strings
 from engine_svc.config import Settings
 from engine_svc.constraint import Constraint, Grammar
-from engine_svc.execution.runner import Runner
 from engine_svc.loading import build_engine, capacity_of, compile_limits_of, tokenizer_source
 from engine_svc.metrics import EngineMetrics
 from engine_svc.offline.answer import Answer, Output
 from engine_svc.offline.interrupts import Interrupts
-from engine_svc.offline.params import SamplingParams, told
+from engine_svc.offline.params import SamplingParams, message_of
 from engine_svc.offline.progress import Progress
 from engine_svc.offline.text import Text
 from engine_svc.request import Request
+from engine_svc.runners.interface import Runner
 from engine_svc.validation import check_prompt, check_sampling
 from svclib.errors import InvalidRequest
 
 
 class Generator:
-    """An engine without a thread of its own. Between two calls nothing is left in it."""
+    """An engine without a thread of its own. Between two calls it has no requests."""
 
     def __init__(self, settings: Settings, runner: Runner, text: Text) -> None:
         self._info = runner.info
@@ -45,17 +45,17 @@ class Generator:
         show_progress: bool,
         continue_prompts: bool = False,
     ) -> list[Output]:
-        """Answers in the order of the prompts, of which each has its own parameters.
+        """Outputs in the order of the prompts, each with its own parameters.
 
-        With ``continue_prompts`` the texts go on with the prompts', so none loses the space before its first word.
-        Raises ``ValueError`` before anything is computed if the model cannot do one of them, ``RuntimeError`` if one
-        fails, and what SIGINT is made to raise, between two steps.
+        With ``continue_prompts`` the texts continue those of the prompts, so none loses the space before its first
+        word. Raises ``ValueError`` before anything is computed if one of them is invalid, ``RuntimeError`` if one
+        fails, and what the SIGINT handler raises, between two steps.
         """
         pairs = zip(prompts, params, strict=True)
-        requests = [self._request(number, prompt, one) for number, (prompt, one) in enumerate(pairs)]
+        requests = [self._request(number, prompt, each) for number, (prompt, each) in enumerate(pairs)]
         answers = [
-            Answer(request, one.stop_strings, self._text, continues_prompt=continue_prompts)
-            for request, one in zip(requests, params, strict=True)
+            Answer(request, each.stop_strings, self._text, continues_prompt=continue_prompts)
+            for request, each in zip(requests, params, strict=True)
         ]
         with Interrupts() as interrupts, Progress(len(requests), shown=show_progress and bool(requests)) as progress:
             running = {self._add(request): answer for request, answer in zip(requests, answers, strict=True)}
@@ -78,7 +78,7 @@ class Generator:
             check_stop_strings(params.stop_strings)
             grammar = None if resolved.constraint is None else self._compile(resolved.constraint)
         except InvalidRequest as error:
-            raise ValueError(f"prompt {number}: {told(error)}") from None
+            raise ValueError(f"prompt {number}: {message_of(error)}") from None
         if min(prompt) < 0:
             raise ValueError(f"prompt {number}: token id {min(prompt)} is below 0")
         return Request(
@@ -93,7 +93,7 @@ class Generator:
 
     @cached_property
     def _compile(self) -> Callable[[Constraint], Grammar]:
-        """Compiles constraints. Made when there is one: the vocabulary takes its time."""
+        """The constraint compiler, made on first use: loading the vocabulary is slow."""
         from engine_svc.grammar.compiler import GrammarCompiler
         from engine_svc.grammar.vocabulary import load_grammar_vocabulary
 
@@ -107,15 +107,15 @@ class Generator:
         return group_id
 
     def _step(self, running: dict[int, Answer], progress: Progress) -> None:
-        """Make a step, and take what is over out of ``running``."""
+        """Make a step, and remove finished requests from ``running``."""
         self._engine.step()
         outputs = self._engine.take_outputs()
         for output in outputs:
             if output.error is not None:
-                raise RuntimeError("a prompt could not be computed; the log says why") from output.error
-            for choice in running[output.group_id].hear(output):
+                raise RuntimeError("a prompt could not be computed; the log has the cause") from output.error
+            for choice in running[output.group_id].add(output):
                 self._engine.stop_choice(output.group_id, choice)
             if output.is_last:
                 del running[output.group_id]
         num_tokens = sum(len(choice.token_ids) for output in outputs for choice in output.choices)
-        progress.note(num_tokens, sum(output.is_last for output in outputs))
+        progress.add(num_tokens, sum(output.is_last for output in outputs))

@@ -1,4 +1,4 @@
-"""Ctrl-C between two steps rather than within one, so that it never leaves the engine half-way."""
+"""Ctrl-C between two steps rather than within one, so that the engine stays consistent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Self
 
 
 class Interrupts:
-    """While entered, holds SIGINT back until ``check``. Does nothing outside of the main thread, which gets it."""
+    """Context manager that defers SIGINT until ``check``. Does nothing outside the main thread."""
 
     def __init__(self) -> None:
         self._is_pending = False
@@ -26,7 +26,7 @@ class Interrupts:
             self.check()
 
     def check(self) -> None:
-        """Do now what the interrupt should have done: by default, raise ``KeyboardInterrupt``."""
+        """Run the deferred SIGINT handler: by default, raise ``KeyboardInterrupt``."""
         if self._is_pending and callable(self._handler):
             self._is_pending = False
             self._handler(signal.SIGINT, None)

@@ -1,4 +1,4 @@
-"""A model in this process: load it, hand it prompts, get texts."""
+"""A model in this process: load it, pass prompts, get texts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from engine_svc.embedding.validation import check_pooling
 from engine_svc.loading import load_model
 from engine_svc.offline.answer import Output
 from engine_svc.offline.generator import Generator
-from engine_svc.offline.params import SamplingParams, told
+from engine_svc.offline.params import SamplingParams, message_of
 from engine_svc.offline.text import Text, load_text
 from svclib.config import ServiceSettings, SettingsError, faults
 from svclib.errors import InvalidRequest, ServiceError
@@ -38,10 +38,10 @@ _FOR_SERVING: Final = {*ServiceSettings.model_fields, "model", "served_model", "
 
 
 class LLM:
-    """Owns a loaded model. Callable from any thread; calls take turns.
+    """Owns a loaded model. Callable from any thread; calls are serialised.
 
-    ``settings`` are those of the engine (see its README), by the same names and with the same defaults; what is not
-    given is taken from the environment (``ENGINE_*``), as for the service. ``enforce_eager`` and
+    ``settings`` are the engine's (see its README), with the same names and defaults; missing ones are taken from the
+    environment (``ENGINE_*``), as in the service. ``enforce_eager`` and
     ``tensor_parallel_size`` are accepted for programs written for nano-vllm or vLLM.
     """
 
@@ -49,17 +49,17 @@ class LLM:
         self,
         model: str | os.PathLike[str],
         *,
-        enforce_eager: bool = False,  # noqa: ARG002  # there is nothing that it could change
+        enforce_eager: bool = False,  # noqa: ARG002  # no graphs on a CPU
         tensor_parallel_size: int = 1,
         **settings: Any,
     ) -> None:
         """Load a folder, a .gguf file or a Hugging Face id.
 
-        ``enforce_eager`` changes nothing: no graphs are captured on a CPU. Raises ``TypeError`` for a name that is no
-        setting, ``ValueError`` for a bad value or a model that cannot be loaded.
+        ``enforce_eager`` has no effect: no graphs are captured on a CPU. Raises ``TypeError`` for an unknown setting,
+        ``ValueError`` for an invalid value or a model that cannot be loaded.
         """
         if tensor_parallel_size != 1:
-            raise ValueError(f"tensor_parallel_size {tensor_parallel_size} is not supported yet; it must be 1")
+            raise ValueError(f"tensor_parallel_size must be 1, not {tensor_parallel_size}: more is not supported yet")
         _log_faults_only()
         chosen = _settings(os.fspath(model), settings)
         try:
@@ -70,17 +70,17 @@ class LLM:
         weakref.finalize(self, self._text.close)
 
     def get_tokenizer(self) -> Any:
-        """The model's tokenizer, as transformers has it."""
+        """The model's tokenizer, as a transformers tokenizer."""
         return self._text.tokenizer
 
     def generate(
         self, prompts: Prompt | SequenceOf[Prompt], sampling_params: Params = None, use_tqdm: bool = True
     ) -> list[Output]:
-        """Continue a prompt, or many of them at once; outputs are in the order of the prompts.
+        """Complete one prompt or many; outputs are in the order of the prompts.
 
         A prompt is a text or a list of token ids. ``sampling_params`` are for all prompts, or one for each. All prompts
-        are checked before the first is computed: raises ``ValueError`` naming what is wrong with which. Ctrl-C gives
-        up the call and leaves the model usable.
+        are checked before the first is computed: raises ``ValueError`` with the field and the index of the prompt.
+        Ctrl-C aborts the call and leaves the model usable.
         """
         return self._run([self._token_ids(prompt) for prompt in _listed(prompts)], sampling_params, use_tqdm)
 
@@ -96,11 +96,11 @@ class LLM:
         continue_final_message: bool = False,
         chat_template_kwargs: Mapping[str, Any] | None = None,
     ) -> list[Output]:
-        """Answer a conversation, or many of them at once. See ``generate`` for everything but the messages.
+        """Answer one conversation or many. See ``generate`` for everything but the messages.
 
-        Messages are dicts as in the OpenAI API, written as a prompt by the model's own template or ``chat_template``,
-        to which ``chat_template_kwargs`` are variables: the prompt is that of the service for the same request. Raises
-        ``ValueError`` for what the template cannot express, or refuses.
+        Messages are dicts as in the OpenAI API, rendered by the model's own template or ``chat_template``, with the
+        variables ``chat_template_kwargs``: the prompt is the service's for the same request. Raises ``ValueError`` for
+        messages that the template cannot express or refuses.
         """
         encode = partial(
             self._text.encode_chat,
@@ -113,7 +113,7 @@ class LLM:
         try:
             prompts = [encode(conversation) for conversation in _conversations(messages)]
         except ServiceError as error:
-            raise ValueError(told(error)) from None
+            raise ValueError(message_of(error)) from None
         return self._run(prompts, sampling_params, use_tqdm, continue_prompts=continue_final_message)
 
     def embed(
@@ -124,14 +124,14 @@ class LLM:
         dimensions: int | None = None,
         normalize: bool = True,
     ) -> list[Vector]:
-        """A vector for a text, or for each of many, in order: float32 [dimensions].
+        """A vector for each text, in order: float32 [dimensions].
 
-        ``pooling`` of None is the model's own. ``dimensions`` cuts the vectors, for models that are made for it;
-        ``normalize`` then brings them to length 1. Raises ``ValueError`` naming what is wrong with which text, or if
-        the model was loaded to generate.
+        ``pooling`` of None is the model's own. ``dimensions`` truncates the vectors, for models trained for it
+        (Matryoshka); with ``normalize`` they are then L2-normalised. Raises ``ValueError`` with the index of an invalid
+        text, or if the model was loaded to generate.
         """
         if isinstance(self._model, Generator):
-            raise ValueError('this model was loaded to generate; with task="embed" it embeds')
+            raise ValueError('generation model: embed is not supported; load it with task="embed"')
         token_ids = [self._token_ids(text) for text in _listed(texts)]
         if not token_ids:
             return []
@@ -140,20 +140,20 @@ class LLM:
             with self._lock:
                 return self._model.embed(token_ids, params)
         except InvalidRequest as error:
-            raise ValueError(told(error)) from None
+            raise ValueError(message_of(error)) from None
 
     def _token_ids(self, prompt: Prompt) -> list[int]:
         if isinstance(prompt, str):
             return self._text.encode(prompt)
         if not isinstance(prompt, (list, tuple)):
-            raise TypeError(f"a prompt is a string or a list of token ids, not {type(prompt).__name__}")
+            raise TypeError(f"a prompt must be a string or a list of token ids, not {type(prompt).__name__}")
         return [index(token_id) for token_id in prompt]
 
     def _run(
         self, prompts: list[list[int]], sampling_params: Params, use_tqdm: bool, *, continue_prompts: bool = False
     ) -> list[Output]:
         if not isinstance(self._model, Generator):
-            raise ValueError("this model embeds and does not generate")
+            raise ValueError("embedding model: generate and chat are not supported")
         params = _one_for_each(prompts, sampling_params)
         with self._lock:
             return self._model.generate(prompts, params, show_progress=use_tqdm, continue_prompts=continue_prompts)
@@ -170,13 +170,13 @@ def _load(settings: Settings) -> tuple[Generator | Embedder, Text]:
 def _settings(model: str, given: Mapping[str, Any]) -> Settings:
     known = sorted(Settings.model_fields.keys() - _FOR_SERVING)
     for name in given.keys() - set(known):
-        raise TypeError(f"LLM() got an unexpected keyword argument {name!r}; there are {', '.join(known)}")
+        raise TypeError(f"LLM() got an unexpected keyword argument {name!r}; settings: {', '.join(known)}")
     try:
         settings = Settings(model=model, **given)
     except ValidationError as error:
         raise ValueError(faults(error)) from None
     if settings.simulated:
-        raise ValueError("model: the simulated model has no text; it is for the services")
+        raise ValueError("model: the simulated model is not supported here, because it has no tokenizer")
     return settings
 
 
@@ -194,12 +194,14 @@ def _one_for_each(prompts: SequenceOf[object], params: Params) -> list[SamplingP
     if params is None or isinstance(params, SamplingParams):
         return [params or SamplingParams()] * len(prompts)
     if len(params) != len(prompts):
-        raise ValueError(f"{len(params)} sampling_params for {len(prompts)} prompts; give one, or one for each")
+        raise ValueError(
+            f"sampling_params must be one, or one for each of the {len(prompts)} prompts, not {len(params)}"
+        )
     return list(params)
 
 
 def _log_faults_only() -> None:
-    """Unless the program has said how it wants logs, keep standard output for what it writes itself."""
+    """Unless the program configured structlog, log only warnings, to standard error."""
     if not structlog.is_configured():
         structlog.configure(
             wrapper_class=structlog.make_filtering_bound_logger("warning"),

@@ -1,4 +1,4 @@
-"""How to choose tokens, as a program says it: with defaults, and checked when it is said."""
+"""Sampling parameters for programs: with defaults, and validated on construction."""
 
 from __future__ import annotations
 
@@ -23,15 +23,14 @@ _CONSTRAINTS: Final = get_args(ConstraintKind)
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """For one prompt, or for all prompts of a call. Raises ``ValueError`` naming a field that is out of bounds.
+    """For one prompt, or for all prompts of a call. Raises ``ValueError`` naming a field that is out of range.
 
-    ``temperature`` 0 or ``top_p`` 0 takes the most likely token; ``top_k`` 0 or -1 keeps all tokens. ``max_tokens``
-    None takes the rest of the context. ``stop`` is a string, or several, at which the text ends without it;
-    ``stop_token_ids`` end it as end-of-sequence tokens do. ``n`` answers are given to a prompt. ``logprobs`` asks for
-    log probabilities, with so many alternatives for each token, and ``prompt_logprobs`` for those of the prompt. The
-    same ``seed`` gives the same tokens, in whatever company; without one they are different each time. One of
-    ``json_object``, ``json_schema`` (a text or a dict), ``regex``, ``choice`` and ``grammar`` (Lark or GBNF) constrains
-    the whole output, from its first token.
+    ``temperature`` 0 or ``top_p`` 0 is greedy; ``top_k`` 0 or -1 keeps all tokens. ``max_tokens`` None takes the rest
+    of the context. ``stop`` is a string or several, before which the text ends; ``stop_token_ids`` end it like
+    end-of-sequence tokens. ``n`` is the number of choices for a prompt. ``logprobs`` requests log probabilities, with
+    this many alternatives for each token, and ``prompt_logprobs`` those of the prompt. The same ``seed`` gives the same
+    tokens in any batch; without one they differ each time. One of ``json_object``, ``json_schema`` (a string or a
+    dict), ``regex``, ``choice`` and ``grammar`` (Lark or GBNF) constrains the whole output, from its first token.
     """
 
     temperature: float = 1.0
@@ -62,9 +61,9 @@ class SamplingParams:
         try:
             check_sampling(self.resolve(_ANY_LENGTH), _ANY_VOCABULARY)
         except InvalidRequest as error:
-            raise ValueError(told(error)) from None
+            raise ValueError(message_of(error)) from None
         if any(not isinstance(string, str) or not string for string in self.stop_strings):
-            raise ValueError(f"stop must be strings that are not empty, not {self.stop!r}")
+            raise ValueError(f"stop must be a non-empty string or several, not {self.stop!r}")
 
     @property
     def stop_strings(self) -> tuple[str, ...]:
@@ -72,18 +71,18 @@ class SamplingParams:
 
     @property
     def constraint(self) -> Constraint | None:
-        """What the output must match. Raises ``ValueError`` if that is more than one thing, or none that can be."""
+        """The constraint of the output. Raises ``ValueError`` if more than one is given, or an invalid one."""
         given = [name for name in _CONSTRAINTS if getattr(self, name) not in (None, False)]
         if not given:
             return None
         if len(given) > 1:
-            raise ValueError(f"an output can be constrained in one way only, not by {' and '.join(given)}")
+            raise ValueError(f"only one constraint is allowed, not {' and '.join(given)}")
         return _constraint(given[0], getattr(self, given[0]))
 
     def resolve(self, rest: int) -> request.SamplingParams:
-        """What the engine is told, where ``rest`` is how many tokens fit. Draws the seed if there is none.
+        """The engine's parameters, where ``rest`` is the number of tokens that fit. Draws the seed if there is none.
 
-        Raises ``ValueError`` for values of the wrong kind; their bounds are not looked at.
+        Raises ``ValueError`` for values of the wrong type; ranges are not checked.
         """
         return request.SamplingParams(
             temperature=_number("temperature", self.temperature),
@@ -95,7 +94,7 @@ class SamplingParams:
             repetition_penalty=_number("repetition_penalty", self.repetition_penalty),
             max_tokens=rest if self.max_tokens is None else _integer("max_tokens", self.max_tokens),
             min_tokens=_integer("min_tokens", self.min_tokens),
-            stop_token_ids=frozenset(_integer("stop_token_ids", one) for one in self.stop_token_ids or ()),
+            stop_token_ids=frozenset(_integer("stop_token_ids", token_id) for token_id in self.stop_token_ids or ()),
             ignore_eos=bool(self.ignore_eos),
             n=_integer("n", self.n),
             logprobs=None if self.logprobs is None else _integer("logprobs", self.logprobs),
@@ -111,8 +110,8 @@ class SamplingParams:
         )
 
 
-def told(error: ServiceError) -> str:
-    """The message of an error, with the field that it is about."""
+def message_of(error: ServiceError) -> str:
+    """The message of an error, with its field."""
     names_it = error.param is None or error.param in error.message
     return error.message if names_it else f"{error.param}: {error.message}"
 
@@ -127,7 +126,7 @@ def _constraint(kind: ConstraintKind, value: Any) -> Constraint:
             return Constraint(kind, value)
         case "choice", list() | tuple() if all(isinstance(text, str) for text in value):
             return Constraint(kind, choices=tuple(value))
-    raise ValueError(f"{kind} cannot be {value!r}")
+    raise ValueError(f"{kind} must not be {value!r}")
 
 
 def _number(name: str, value: Any) -> float:
@@ -137,9 +136,9 @@ def _number(name: str, value: Any) -> float:
 
 
 def _integer(name: str, value: Any, end: int = 2**32) -> int:
-    """A whole number from 0 up to before ``end``."""
+    """An integer of at least 0 and below ``end``."""
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise ValueError(f"{name} must be a whole number, not {value!r}")
+        raise ValueError(f"{name} must be an integer, not {value!r}")
     number = int(value)
     if not 0 <= number < end:
         raise ValueError(f"{name} must be at least 0 and below {end}, not {number}")

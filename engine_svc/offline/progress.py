@@ -1,4 +1,4 @@
-"""A bar that fills with finished prompts and tells the tokens a second."""
+"""A progress bar of finished prompts, with tokens per second."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Self
 
 
 class Progress:
-    """Writes to standard error, or nothing if it is not ``shown``."""
+    """Writes to standard error, if ``shown``."""
 
     def __init__(self, total: int, *, shown: bool) -> None:
         self._bar: Any = None
@@ -25,8 +25,8 @@ class Progress:
         if self._bar is not None:
             self._bar.close()
 
-    def note(self, num_tokens: int, num_finished: int) -> None:
-        """So many more tokens, and prompts that are done."""
+    def add(self, num_tokens: int, num_finished: int) -> None:
+        """Add generated tokens and finished prompts."""
         if self._bar is None:
             return
         self._num_tokens += num_tokens

@@ -1,19 +1,18 @@
-"""Text and conversations to token ids, and back, by the code of the tokenizer and the detokenizer services.
+"""Text and conversations to token ids, and back, with the code of the tokenizer and the detokenizer services.
 
-So a conversation is the same prompt here and over HTTP, and a text ends at the same place.
+So a conversation gives the same prompt here and over HTTP, and a text ends at the same place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from collections.abc import Sequence as SequenceOf
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from detokenizer_svc.deltas import Content
-from detokenizer_svc.formatter import EngineEnd, FormatSpec, Formatter
+from detokenizer_svc.formatter import FormatSpec, Formatter
 from detokenizer_svc.stage import ReasoningState
 from detokenizer_svc.vocabulary import Vocabulary
 from engine_svc.offline.conversation import read_conversation
@@ -29,14 +28,14 @@ from tokenizer_svc.prompt_tokenizer import PromptTokenizer
 from tokenizer_svc.renderer import Renderer
 
 PROMPT_TAIL_TOKENS: Final = 8
-"""Of a prompt that the answer continues, as many as a character's bytes can be spread over, and more."""
+"""Last tokens of a continued prompt that the detokenizer sees: at least as many as one character can take."""
 _MAX_TEMPLATES: Final = 8
 
 
 class Text:
     """One model's tokenizer and vocabulary. Owns a child process that renders chat templates, until ``close``.
 
-    Texts are the program's own: control tokens spelled in them become those. Conversations are a client's.
+    Control tokens spelled in texts become control tokens, because the program is trusted; those in messages stay text.
     """
 
     def __init__(self, path: Path, loaded: LoadedTokenizer) -> None:
@@ -54,24 +53,24 @@ class Text:
 
     @cached_property
     def tokenizer(self) -> Any:
-        """As transformers has it."""
+        """As a transformers tokenizer."""
         return transformers_tokenizer(self._path)
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """The detokenizer's. Raises ``ModelLoadError`` for a tokenizer whose tokens are written in an unknown way."""
+        """The detokenizer's. Raises ``ModelLoadError`` for a tokenizer with an unknown byte encoding."""
         with load_errors():
             return Vocabulary.of_table(self._table())
 
     @property
     def eos_token_ids(self) -> frozenset[int]:
-        """The tokens that end a turn, by the files and the chat template."""
+        """The tokens that end a turn, according to the files and the chat template."""
         return frozenset(self._prompts.eos_token_ids)
 
     def encode(self, text: str) -> list[int]:
-        """Ids of a prompt, with the tokens that the model wants around it, but never with two that begin a sequence.
+        """Ids of a prompt, with the model's special tokens around it, but at most one beginning-of-sequence token.
 
-        A prompt made by a chat template often spells the first one itself.
+        A prompt made by a chat template often spells that token itself.
         """
         ids = self._prompts.tokenize(text, "prompt", add_special_tokens=True, parse_special_tokens=True)
         bos = self._prompts.bos_token_id
@@ -88,9 +87,9 @@ class Text:
         continue_final_message: bool = False,
         chat_template_kwargs: Mapping[str, Any] | None = None,
     ) -> list[int]:
-        """Ids of a conversation, written by the model's chat template or another one.
+        """Ids of a conversation, rendered by the model's chat template or another one.
 
-        Raises ``ValueError`` or ``InvalidRequest`` for what the template cannot express, and if there is none.
+        Raises ``ValueError`` or ``InvalidRequest`` if the template cannot express it, or there is no template.
         """
         conversation = read_conversation(
             messages,
@@ -102,9 +101,9 @@ class Text:
         return self._prompts_for(chat_template).render(conversation).token_ids
 
     def formatter(self, stop: tuple[str, ...], *, min_tokens: int = 0, prompt_tail: SequenceOf[int] = ()) -> Formatter:
-        """Makes the text of one answer. ``prompt_tail`` is the end of a prompt that the answer continues.
+        """A formatter for the text of one output. ``prompt_tail`` is the end of a prompt that the output continues.
 
-        Raises ``InvalidRequest`` for a stop string that no output can be searched for.
+        Raises ``InvalidRequest`` for an invalid stop string.
         """
         spec = FormatSpec(
             prompt_tail_ids=tuple(prompt_tail[-PROMPT_TAIL_TOKENS:]),
@@ -114,20 +113,15 @@ class Text:
         )
         return Formatter(self.vocabulary, spec)
 
-    def decode(self, token_ids: Iterable[int]) -> str:
-        """Their text, without special tokens."""
-        formatted = self.formatter(()).feed(list(token_ids), EngineEnd("length"))
-        return "".join(delta.text for delta in formatted.deltas if isinstance(delta, Content))
-
     def _table(self) -> TokenTable:
-        """From the files, as the detokenizer's, or else as transformers has made it of others."""
+        """From the files, as the detokenizer reads them, or else from the converted tokenizer."""
         try:
             return read_token_table(self._path)
         except ModelFileError:
             return table_of_tokenizer(self._loaded.tokenizer)
 
     def _own_prompts(self) -> PromptTokenizer:
-        """With the model's own templates, if they can be used: programs that never chat need none."""
+        """With the model's own templates, if they are usable: programs that never chat need none."""
         try:
             return PromptTokenizer(self._loaded, self._renderer.template)
         except SettingsError as error:
@@ -140,7 +134,7 @@ class Text:
         return self._prompts if chat_template is None else self._with_template(chat_template)
 
     def _prompts_of(self, chat_template: str) -> PromptTokenizer:
-        """With another template: its text, or the name of one of the model's own."""
+        """With another template: its source, or the name of one of the model's own."""
         source = self._loaded.chat_templates.get(chat_template, chat_template)
         try:
             return PromptTokenizer(replace(self._loaded, chat_templates={"default": source}), self._renderer.template)
@@ -149,7 +143,7 @@ class Text:
 
 
 def load_text(model: str) -> Text:
-    """The tokenizer that belongs to a model: a folder, a .gguf file or a Hugging Face id.
+    """The tokenizer of a model: a folder, a .gguf file or a Hugging Face id.
 
     Raises ``ModelLoadError`` if there is no such model, or no usable tokenizer.
     """

@@ -1,4 +1,4 @@
-"""A model's tokenizer as transformers has it, for programs that ask for it. We tokenize without it."""
+"""A model's tokenizer as a transformers tokenizer, for programs that want one. The engine does not use it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def transformers_tokenizer(path: Path) -> Any:
-    """Of a folder or a .gguf file. Its ids are ours."""
+    """From a folder or a .gguf file, with the same ids as ours."""
     if path.suffix == ".gguf":
         return _from_gguf(path)
     from transformers import AutoTokenizer
@@ -16,7 +16,7 @@ def transformers_tokenizer(path: Path) -> Any:
 
 
 def _from_gguf(path: Path) -> Any:
-    """Our own tokenizer in transformers' clothes, because its conversion leaves out the pre-tokenizer."""
+    """Our own tokenizer wrapped for transformers, whose GGUF conversion drops the pre-tokenizer."""
     from transformers import TokenizersBackend
 
     from modelfiles.gguf_tokenizer import load_gguf_tokenizer

@@ -1,6 +1,6 @@
-"""What requests do to their logits before a token is chosen: forbidden endings, biases, penalties, masks.
+"""Changes to the logits before a token is sampled: min_tokens, logit bias, penalties, constraint masks.
 
-Adjusted values are kept finite, so that whatever follows never meets infinity minus infinity.
+Adjusted values stay finite, so that no later step computes infinity minus infinity.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def adjust(logits: Tensor, states: SequenceOf[SamplingState], operations: RowOpe
 
 
 def _forbid_endings(logits: Tensor, states: SequenceOf[SamplingState], operations: RowOperations) -> None:
-    early = [(row, state.ending_ids) for row, state in enumerate(states) if state.must_go_on and state.mask is None]
+    early = [(row, state.ending_ids) for row, state in enumerate(states) if state.must_continue and state.mask is None]
     if early:
         operations.change(logits, _entries(early), lambda values: np.full_like(values, -np.inf))
 
@@ -37,7 +37,7 @@ def _forbid_endings(logits: Tensor, states: SequenceOf[SamplingState], operation
 def _add_biases(logits: Tensor, states: SequenceOf[SamplingState], operations: RowOperations) -> None:
     biased = [(row, state) for row, state in enumerate(states) if len(state.bias_ids)]
     if biased:
-        # Half, so that no bias lifts what is forbidden.
+        # Half, so that no bias lifts a forbidden token.
         biases = np.concatenate([state.bias_values for _, state in biased]).clip(-_LARGEST / 2, _LARGEST / 2)
         at = _entries((row, state.bias_ids) for row, state in biased)
         operations.change(logits, at, lambda values: values.clip(-_LARGEST, _LARGEST) + biases)
@@ -55,23 +55,23 @@ class _Penalties:
     """Repetition as in CTRL (Keskar et al. 2019), over prompt and output; OpenAI's penalties over the output alone."""
 
     def __init__(self, params: SequenceOf[SamplingParams], counts: SequenceOf[Values]) -> None:
-        """``counts`` is how often each token of prompt and output is in the output, for each sequence."""
-        lengths = [len(of_one) for of_one in counts]
+        """``counts``: for each sequence, the number of occurrences in the output of each token of prompt and output."""
+        lengths = [len(each) for each in counts]
         self._repetition = np.repeat(np.array([p.repetition_penalty for p in params], np.float32), lengths)
         presence = np.repeat(np.array([p.presence_penalty for p in params], np.float32), lengths)
         frequency = np.repeat(np.array([p.frequency_penalty for p in params], np.float32), lengths)
         count = np.concatenate(counts)
-        self._taken = frequency * count + presence * (count > 0)
+        self._reduction = frequency * count + presence * (count > 0)
 
     def __call__(self, values: Values) -> Values:
         values = values.clip(-_LARGEST, _LARGEST)
         values = np.where(values > 0, values / self._repetition, values * self._repetition)
-        penalized: Values = (values - self._taken).clip(-_LARGEST, _LARGEST)
+        penalized: Values = (values - self._reduction).clip(-_LARGEST, _LARGEST)
         return penalized
 
 
 def _mask(logits: Tensor, states: SequenceOf[SamplingState], operations: RowOperations) -> None:
-    """Last, so that nothing lifts what a mask forbids. What it allows stays possible, however unlikely."""
+    """Last, so that nothing lifts a masked token. Allowed tokens stay possible, however unlikely."""
     for row, state in enumerate(states):
         if state.mask is not None:
             operations.mask(logits, row, state.mask, -float(_LARGEST))
@@ -80,7 +80,7 @@ def _mask(logits: Tensor, states: SequenceOf[SamplingState], operations: RowOper
 def _entries(
     rows_and_ids: Iterable[tuple[int, npt.NDArray[np.int64]]],
 ) -> Entries:
-    """The given tokens in the given rows."""
+    """The entries of these tokens in these rows."""
     pairs = list(rows_and_ids)
     rows = np.repeat([row for row, _ in pairs], [len(ids) for _, ids in pairs])
     return rows, np.concatenate([ids for _, ids in pairs])

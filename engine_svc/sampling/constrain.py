@@ -1,6 +1,6 @@
-"""Constraints in the sampler: what may come next, and whether anything may follow what came.
+"""Constraints in the sampler: which tokens are allowed next, and whether the output is complete.
 
-A matcher that fails, in whatever way, fails for its own sequence.
+A failing matcher fails its own sequence only.
 """
 
 from __future__ import annotations
@@ -8,24 +8,24 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engine_svc.grammar.panics import panics_are_errors
-from engine_svc.request import Sampled
+from engine_svc.output import Sampled
 from engine_svc.sampling.state import SamplingState
 
 
 def constrain(state: SamplingState) -> Sampled | Exception | None:
-    """Note the mask of the next token in the state; a result when nothing is left to be chosen, or it failed."""
+    """Set the mask of the next token in the state; returns a result when no token is allowed, or on failure."""
     try:
         with panics_are_errors():
             if state.matcher is None:
                 return None
-            state.mask = state.matcher.allowed(state.output, may_end=not state.must_go_on)
+            state.mask = state.matcher.allowed(state.output, may_end=not state.must_continue)
     except Exception as error:
         return error
     return Sampled((), completed=True) if state.mask is None else None
 
 
 def conclude(state: SamplingState, sampled: Sampled) -> Sampled | Exception:
-    """The same result, completed if it is."""
+    """The same result, ``completed`` if the constraint is."""
     if state.matcher is None or sampled.token_ids[-1] in state.sequence.end_token_ids:
         return sampled
     try:

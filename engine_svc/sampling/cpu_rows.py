@@ -1,4 +1,4 @@
-"""Rows of logits in the CPU's memory, by numpy: it has unsigned integers, and its short operations cost least."""
+"""Rows of logits in CPU memory, with numpy: it has unsigned integers, and less overhead per operation than torch."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from engine_svc.constraint import Mask
+from engine_svc.sampling.draw import deadlines
 from engine_svc.sampling.noise import Keys, TokenIds, token_hashes
-from engine_svc.sampling.race import deadlines
 from engine_svc.sampling.row_operations import Entries, Values
 
 
@@ -38,7 +38,7 @@ class CpuRows:
         values = _values(logits)
         best = values.argmax(axis=-1)[:, None]
         peaks = np.take_along_axis(values, best, axis=-1).clip(min=np.finfo(np.float32).min)
-        with np.errstate(over="ignore"):  # the difference of huge logits, or its quotient, may be -inf: impossible
+        with np.errstate(over="ignore"):  # a difference of huge logits, or its quotient, may be -inf: impossible
             scores = (values - peaks) / temperatures[:, None]
         np.put_along_axis(scores, best, np.float32(0.0), axis=-1)
         return torch.from_numpy(scores)

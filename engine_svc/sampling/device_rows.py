@@ -1,4 +1,4 @@
-"""Rows of logits on any device that torch has."""
+"""Rows of logits on any torch device."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from engine_svc.constraint import Mask
+from engine_svc.sampling.draw import deadlines
 from engine_svc.sampling.noise import FACTORS, Keys, TokenIds, halves
-from engine_svc.sampling.race import deadlines
 from engine_svc.sampling.row_operations import Entries, Values
 
 _LOW_32: Final = 0xFFFFFFFF
@@ -55,7 +55,7 @@ class DeviceRows:
     def token_hashes(self, keys: Keys, vocab_size: int) -> Tensor:
         """``engine_svc.sampling.noise.token_hashes`` of all tokens, int64 [rows, vocab]
 
-        In signed integers of twice the size, which every device has.
+        In signed integers of twice the size, which every device supports.
         """
         low, high = (self._put(half.astype(np.int64))[:, None] for half in halves(keys))
         x = torch.arange(vocab_size, device=self._device) ^ low

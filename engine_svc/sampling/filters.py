@@ -1,4 +1,4 @@
-"""Which tokens may be drawn: min-p, then top-k, then top-p. The best token always may."""
+"""Which tokens may be drawn: min-p, then top-k, then top-p. The best token is always kept."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _GROWTH: Final = 8
 
 
 def filters(params: SamplingParams, vocab_size: int) -> bool:
-    """Whether anything at all is filtered out."""
+    """Whether any filter is active."""
     return params.top_p < 1.0 or params.min_p > 0.0 or 0 < params.top_k < vocab_size
 
 
 def survivors(scores: Tensor, params: SequenceOf[SamplingParams]) -> tuple[Tensor, Tensor]:
     """The tokens that may be drawn, as rows and token ids, ordered by row.
 
-    ``scores`` float32 [rows, vocab] are logarithms of unnormalised probabilities, 0 for the best token. Few tokens
-    survive as a rule, so only the best are looked at, and more only when those are not enough.
+    ``scores`` float32 [rows, vocab] are logarithms of unnormalised probabilities, 0 for the best token. Usually few
+    tokens survive, so only the best are looked at, and more only when those are not enough.
     """
     ranking = Ranking(scores)
     limits = _Limits(scores, params)
@@ -50,21 +50,21 @@ class _Limits:
         self._top_p = column([p.top_p for p in params], torch.float64)
         self._least = column([p.min_p for p in params], torch.float32).log()
         self._truncated = (self._top_k < vocab_size) | (self._least > -torch.inf)
-        # The best token's unnormalised probability is 1, so its share gives the total. A softmax works on each row
-        # alone, whereas a plain sum may be split differently when there are more rows.
+        # The best token's unnormalised probability is 1, so its softmax gives the total. A softmax is computed row by
+        # row, whereas a plain sum may be split differently with more rows.
         self._total = 1.0 / scores.softmax(dim=-1).amax(dim=-1, keepdim=True).double()
 
     def keep(self, values: Tensor) -> tuple[Tensor, bool]:
         """Which of the best tokens survive [rows, count], and whether all survivors are among them.
 
-        Top-p measures probability among the tokens that min-p and top-k have left.
+        Top-p counts probability among the tokens that min-p and top-k keep.
         """
         within = (torch.arange(values.shape[1], device=values.device) < self._top_k) & (values >= self._least)
         within[:, 0] = True
         mass = values.double().exp().where(within, 0.0).cumsum(dim=-1)
         total = torch.where(self._truncated, mass[:, -1:], self._total)
         before = torch.nn.functional.pad(mass[:, :-1], (1, 0))
-        # At 1.0 nothing is cut, however the sums were rounded.
+        # At 1.0 nothing is cut, whatever the rounding of the sums.
         keep = within & ((before < self._top_p * total) | (self._top_p >= 1.0))
         open_end = torch.where(self._truncated, within[:, -1:], keep[:, -1:])
         return keep, not bool(open_end.any())

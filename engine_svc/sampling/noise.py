@@ -1,7 +1,7 @@
 """Noise that is a function of (seed, choice, position, token id) and of nothing else.
 
 So a request draws the same tokens in any batch, after a preemption, or resumed on another replica. One 64-bit key is
-made for each position with splitmix64 (Steele, Lea, Flood 2014); each token hashes it with the 32-bit mixer of
+computed for each position with splitmix64 (Steele, Lea, Flood 2014); each token hashes it with the 32-bit mixer of
 https://github.com/skeeto/hash-prospector/issues/19.
 """
 
@@ -25,7 +25,7 @@ _GOLDEN_GAMMA: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
 def position_keys(seeds: SequenceOf[int], choices: SequenceOf[int], positions: SequenceOf[int]) -> Keys:
-    """The key of each row. ``seeds`` are below 2^64, ``positions`` count the tokens generated before."""
+    """The key of each row. ``seeds`` are below 2^64, ``positions`` are numbers of output tokens before."""
     key = np.zeros(len(seeds), np.uint64)
     for values in (seeds, choices, positions):
         key = _splitmix64(key ^ np.array(values, np.uint64))

@@ -1,6 +1,6 @@
-"""What the sampler does to whole rows of logits, on the device where they are.
+"""The sampler's operations on whole rows of logits, on the device of the logits.
 
-Tokens are drawn from the same noise on every device, and the few numbers that decide a race are computed by the CPU. So
+Tokens are drawn from the same noise on every device, and the few numbers that decide a race are computed on the CPU. So
 equal logits give equal tokens.
 """
 
@@ -18,26 +18,26 @@ from engine_svc.sampling.noise import Keys, TokenIds
 
 Values = npt.NDArray[np.float32]
 Entries = tuple[npt.NDArray[np.int64], TokenIds]
-"""Rows, and a token id of each"""
+"""Row indices, and a token id for each"""
 
 
 class RowOperations(Protocol):
-    """On logits or scores, float32 [rows, vocab]. What is returned as an array is in the CPU's memory."""
+    """On logits or scores, float32 [rows, vocab_size]. Returned arrays are in CPU memory."""
 
     def best(self, logits: Tensor) -> tuple[TokenIds, Values]:
-        """The best token of each row, the lowest id of equals, and its logit; NaN where a row has one."""
+        """The best token of each row, of equals the lowest id, and its logit; NaN if the row has one."""
 
     def read(self, scores: Tensor, at: Entries) -> Values:
         """The values at these entries."""
 
     def change(self, logits: Tensor, at: Entries, change: Callable[[Values], Values]) -> None:
-        """Replace the values at these entries, which differ, by what ``change`` makes of them."""
+        """Apply ``change`` to the values at these entries, which must be distinct."""
 
     def mask(self, logits: Tensor, row: int, allowed: Mask, floor: float) -> None:
-        """Put -inf into a row for what is not allowed, and ``floor`` for what is less but allowed."""
+        """Set tokens of a row that are not allowed to -inf, and allowed ones to at least ``floor``."""
 
     def scaled(self, logits: Tensor, temperatures: Values) -> Tensor:
-        """Logarithms of unnormalised probabilities; 0 for the best token, also where all tokens are impossible."""
+        """Logarithms of unnormalised probabilities; 0 for the best token, even if all tokens are impossible."""
 
     def contenders(self, scores: Tensor, keys: Keys) -> Entries:
-        """Tokens that could still win the race of their row, ordered by row; see ``race.py``."""
+        """Tokens that could still win the race of their row, ordered by row; see ``draw.py``."""

@@ -1,8 +1,7 @@
-"""Chooses the next token of each sequence, in one pass over the batch, in float32, on the device of the logits.
+"""Samples the next token of each sequence, in one pass over the batch, in float32, on the device of the logits.
 
-The order is: log probabilities from the raw logits; forbidden endings, biases, penalties, masks of constraints; then
-the best token, or temperature, min-p, top-k, top-p and the draw. Each row is a function of its own logits and its own
-sequence.
+The order is: log probabilities from the raw logits; min_tokens, logit bias, penalties, constraint masks; then the best
+token, or temperature, min-p, top-k, top-p and the draw. Each row is a function of its own logits and its own sequence.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine_svc.request import Sampled, TokenLogprobs
+from engine_svc.output import Sampled, TokenLogprobs
 from engine_svc.sampling.adjust import adjust
 from engine_svc.sampling.constrain import conclude, constrain
 from engine_svc.sampling.cpu_rows import CpuRows
@@ -32,16 +31,16 @@ _GROUP_ELEMENTS: Final = 1 << 18
 
 
 class Sampler:
-    """Keeps a little state for each sequence, until ``release``."""
+    """Keeps some state for each sequence, until ``release``."""
 
     def __init__(self, operations: RowOperations | None = None) -> None:
-        """``operations`` are those of the device of the logits, by default the CPU's."""
+        """``operations``: for the device of the logits, by default the CPU."""
         self._operations = operations or CpuRows()
         self._states: dict[int, SamplingState] = {}
 
     @property
     def num_known(self) -> int:
-        """Number of sequences that something is kept of."""
+        """Number of sequences with state."""
         return len(self._states)
 
     def sample(
@@ -49,8 +48,8 @@ class Sampler:
     ) -> list[Sampled | Exception]:
         """One token for each sequence, and one more for each of its draft tokens that is accepted.
 
-        ``logits`` [rows, vocab] are those after each sequence's last token, then those after each of its draft tokens,
-        where it has any. A row with NaN or +inf gets an exception.
+        ``logits`` [rows, vocab_size] has for each sequence the row after its last token, then the rows after its draft
+        tokens. A row with NaN or +inf gets an exception.
         """
         if drafts is None or not any(drafts):
             return self._sample_rows(logits, [self._state(sequence) for sequence in sequences])
@@ -62,7 +61,7 @@ class Sampler:
         return verify(self._sample_rows(logits, states), drafts)
 
     def _sample_rows(self, logits: Tensor, states: SequenceOf[SamplingState]) -> list[Sampled | Exception]:
-        """The token that follows in each row of ``logits`` [rows, vocab]."""
+        """The next token of each row of ``logits`` [rows, vocab_size]."""
         logits = logits.float()
         token_ids, best = self._operations.best(logits)
         finite = (best < np.inf).tolist()
@@ -70,20 +69,20 @@ class Sampler:
             constrain(state) if finite[row] else FloatingPointError("logits are not finite")
             for row, state in enumerate(states)
         ]
-        sound = [(row, state) for row, state in enumerate(states) if results[row] is None]
-        for rows in _groups((row for row, state in sound if not state.is_greedy), logits.shape[1]):
+        valid = [(row, state) for row, state in enumerate(states) if results[row] is None]
+        for rows in _groups((row for row, state in valid if not state.is_greedy), logits.shape[1]):
             token_ids[rows] = self._choose(logits[rows], [states[row] for row in rows])
         logprobs: dict[int, tuple[TokenLogprobs, ...]] = {}
-        for rows in _groups((row for row, state in sound if state.params.logprobs is not None), logits.shape[1]):
+        for rows in _groups((row for row, state in valid if state.params.logprobs is not None), logits.shape[1]):
             num_top = [states[row].params.logprobs or 0 for row in rows]
             found = token_logprobs(logits[rows], token_ids[rows].tolist(), num_top)
             logprobs |= {row: (entry,) for row, entry in zip(rows, found, strict=True)}
-        for row, state in sound:
+        for row, state in valid:
             results[row] = conclude(state, Sampled((int(token_ids[row]),), logprobs.get(row, ())))
         return [result for result in results if result is not None]
 
     def _choose(self, logits: Tensor, states: list[SamplingState]) -> TokenIds:
-        """A token for each row of ``logits`` [rows, vocab], which are overwritten."""
+        """A token for each row of ``logits`` [rows, vocab_size], which are overwritten."""
         adjust(logits, states, self._operations)
         token_ids, _ = self._operations.best(logits)
         random = [row for row, state in enumerate(states) if not state.params.greedy]
@@ -103,12 +102,12 @@ class Sampler:
 
 
 def row_operations(device: torch.device) -> RowOperations:
-    """For logits on this device."""
+    """The row operations for logits on this device."""
     return CpuRows() if device.type == "cpu" else DeviceRows(device)
 
 
 def _groups(rows: Iterable[int], vocab_size: int) -> Iterator[list[int]]:
-    """The rows in groups so small that what is computed for one stays in the processor's cache, and memory bounded."""
+    """The rows in groups, small enough that a group's values stay in the processor's cache, and memory is bounded."""
     size = max(1, _GROUP_ELEMENTS // vocab_size)
     remaining = list(rows)
     for start in range(0, len(remaining), size):

@@ -1,4 +1,4 @@
-"""What the sampler keeps of a sequence between steps. All of it follows from the sequence and could be made anew."""
+"""The sampler's state of a sequence between steps. All of it is derived from the sequence and can be rebuilt."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine_svc.scheduling.sequence import Sequence
 
 
 class SamplingState:
-    """One sequence's sampling parameters as arrays, and how often it has which token.
+    """One sequence's sampling parameters as arrays, and its token counts.
 
     Its history is prompt, output and ``drafts``.
     """
@@ -28,12 +28,12 @@ class SamplingState:
         self.bias_ids = np.fromiter(bias, np.int64, len(bias))
         self.bias_values = np.fromiter(bias.values(), np.float32, len(bias))
         self.mask: Mask | None = None
-        """What may come next, as ``constrain`` found it; None: anything."""
+        """Tokens allowed next, set by ``constrain``; None: all."""
         self.drafts: tuple[int, ...] = ()
         self._counter = _Counter(sequence)
 
     def after(self, drafts: tuple[int, ...]) -> SamplingState:
-        """The state, for this step only, once these tokens have followed."""
+        """The state after these draft tokens, for this step only."""
         if not drafts:
             return self
         ahead = copy(self)
@@ -42,14 +42,14 @@ class SamplingState:
 
     @cached_property
     def matcher(self) -> Matcher | None:
-        """Of the constraint, if there is one; made when it is first asked for. Raises whatever ails the grammar."""
+        """The matcher of the constraint, if there is one, made on first use. Raises the grammar's errors."""
         request = self.sequence.request
         grammar = request.grammar
         return None if grammar is None else grammar.matcher(request.eos_token_ids, self.sequence.end_token_ids)
 
     @property
     def position(self) -> int:
-        """The number of output tokens before the one that is chosen now."""
+        """The number of output tokens before the one to be sampled."""
         return self.sequence.num_output_tokens + len(self.drafts)
 
     @property
@@ -58,23 +58,23 @@ class SamplingState:
         return params.repetition_penalty != 1.0 or params.presence_penalty != 0.0 or params.frequency_penalty != 0.0
 
     @property
-    def must_go_on(self) -> bool:
-        """Whether nothing may end the sequence yet."""
+    def must_continue(self) -> bool:
+        """Whether the sequence must not end yet (``min_tokens``)."""
         return self.position < self.params.min_tokens
 
     @property
     def output(self) -> list[int]:
-        """All output tokens."""
+        """All output tokens, draft tokens included."""
         return [*self.sequence.token_ids[self.sequence.num_prompt_tokens :], *self.drafts]
 
     @property
     def is_greedy(self) -> bool:
-        """Whether the next token is the best of the raw logits, whatever they are."""
-        adjusted = self.penalized or self.must_go_on or len(self.bias_ids) or self.matcher is not None
+        """Whether the next token is the best of the raw logits, with no adjustment."""
+        adjusted = self.penalized or self.must_continue or len(self.bias_ids) or self.matcher is not None
         return self.params.greedy and not adjusted
 
     def occurrences(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-        """Each token of prompt and output, and how often it is in the output."""
+        """Each token of prompt and output, and its number of occurrences in the output."""
         counts = self._counter.up_to_now()
         if self.drafts:
             counts = counts.copy()
@@ -83,7 +83,7 @@ class SamplingState:
 
 
 class _Counter:
-    """How often each token of a sequence is in its output; zero for those that are in the prompt alone."""
+    """Token counts of a sequence's output; zero for tokens of the prompt alone."""
 
     def __init__(self, sequence: Sequence) -> None:
         self._sequence = sequence
@@ -91,7 +91,7 @@ class _Counter:
         self._num_counted = sequence.num_prompt_tokens
 
     def up_to_now(self) -> dict[int, int]:
-        """Still the counter's own."""
+        """The counts, still owned by the counter: copy before changing."""
         token_ids = self._sequence.token_ids
         _count(token_ids[self._num_counted :], self._counts)
         self._num_counted = len(token_ids)

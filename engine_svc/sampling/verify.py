@@ -1,7 +1,7 @@
-"""Which draft tokens are accepted: those that are the very token that is chosen at their place.
+"""Acceptance of draft tokens: a draft token is accepted if it equals the token sampled at its position.
 
-So the tokens of a sequence are those that it would have got one by one. Where logits are broken, the tokens before
-are kept, and the next step, which then has no other row for this sequence, tells the fault.
+So a sequence gets the same tokens as without drafts. On invalid logits the tokens before them are kept, and the next
+step, where that row is the first of this sequence, reports the fault.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from collections.abc import Sequence as SequenceOf
 from dataclasses import replace
 from itertools import islice
 
-from engine_svc.request import Sampled
+from engine_svc.output import Sampled
 
 Result = Sampled | Exception
 
 
 def verify(rows: SequenceOf[Result], drafts: SequenceOf[tuple[int, ...]]) -> list[Result]:
-    """One result for each sequence, whose rows lie one after the other: one more than it has draft tokens.
+    """One result for each sequence. Its rows are consecutive, one more than it has draft tokens.
 
-    Each row holds the token that is chosen if all draft tokens before it are accepted.
+    Each row has the token sampled if all draft tokens before it are accepted.
     """
     remaining = iter(rows)
-    return [_accepted(list(islice(remaining, len(of_one) + 1)), of_one) for of_one in drafts]
+    return [_accepted(list(islice(remaining, len(draft) + 1)), draft) for draft in drafts]
 
 
 def _accepted(rows: list[Result], drafts: tuple[int, ...]) -> Result:

@@ -1,13 +1,12 @@
-"""The one owner of cache blocks: who uses which, which are free, and which still hold a known prefix.
+"""The block manager: reference counts, free blocks, and blocks that hold a cached prefix.
 
 A block is in exactly one of three states:
 
-    free        nobody uses it and nothing is known about its contents
-    evictable   nobody uses it, but it holds a known prefix; taken back when free ones run out, oldest use first
-    used        its reference count says by how many sequences
+    free        not in use and without known contents
+    evictable   not in use, but holds a cached prefix; evicted when no free block is left, least recently used first
+    used        in use by as many sequences as its reference count
 
-Only full blocks have known contents, and only once they are computed (``publish``). Knows nothing of tensors: a block
-is a number.
+Only full blocks are cached, and only once they are computed (``publish``). No tensors here: a block is a number.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class BlockManager:
     def __init__(self, num_blocks: int, block_size: int, *, model: str, enable_prefix_caching: bool = True) -> None:
         self.num_blocks = num_blocks
         self.block_size = block_size
-        self._model = model
+        self._root = root_hash({"model": model})
         self._caching = enable_prefix_caching
         self._free = list(range(num_blocks - 1, -1, -1))
         self._evictable: OrderedDict[int, None] = OrderedDict()
@@ -35,7 +34,7 @@ class BlockManager:
 
     @property
     def num_free_blocks(self) -> int:
-        """Blocks that can be taken now, those with a known prefix among them."""
+        """Blocks that can be allocated now, evictable ones included."""
         return len(self._free) + len(self._evictable)
 
     def blocks_for(self, num_tokens: int) -> int:
@@ -43,7 +42,7 @@ class BlockManager:
         return -(-num_tokens // self.block_size)
 
     def allocate(self, sequence: Sequence, *, headroom: int = 0) -> bool:
-        """Give a sequence without blocks room for all its known tokens, taking what it can from the cache.
+        """Allocate blocks for all tokens of a sequence without blocks, reusing its cached prefix.
 
         Sets ``block_table`` and ``num_computed_tokens``. False, and nothing changes, unless ``headroom`` blocks would
         stay free.
@@ -51,7 +50,7 @@ class BlockManager:
         return self._assign(sequence, self._cached_prefix(sequence), headroom)
 
     def fork(self, parent: Sequence, child: Sequence, *, headroom: int = 0) -> bool:
-        """``allocate`` for a choice whose sibling has computed the blocks that ``num_shareable_blocks`` counts.
+        """``allocate`` for a choice whose sibling has computed its ``num_shareable_blocks`` blocks.
 
         They are shared by reference. The last, partial block of the prompt is not: the child computes its own.
         """
@@ -59,7 +58,7 @@ class BlockManager:
         return self._assign(child, max(self._cached_prefix(child), shared, key=len), headroom)
 
     def num_shareable_blocks(self, sequence: Sequence) -> int:
-        """Full blocks in the prompt without its last token, which each choice must compute to go on from it."""
+        """Full blocks in the prompt without its last token, which each choice must compute to sample from."""
         return (sequence.num_prompt_tokens - 1) // self.block_size
 
     def grow(self, sequence: Sequence, num_tokens: int) -> bool:
@@ -72,12 +71,12 @@ class BlockManager:
         return True
 
     def trim(self, sequence: Sequence) -> None:
-        """Take back the blocks beyond the known tokens, which held draft tokens only."""
+        """Free the blocks beyond the known tokens, which held only draft tokens."""
         while len(sequence.block_table) > self.blocks_for(sequence.num_tokens):
             self._release(sequence.block_table.pop())
 
     def publish(self, sequence: Sequence, start: int) -> None:
-        """Make the blocks that became full since ``start`` computed tokens available to others with this prefix."""
+        """Add the blocks that became full since ``start`` computed tokens to the prefix cache."""
         first, last = start // self.block_size, sequence.num_computed_tokens // self.block_size
         if not self._caching or first == last:
             return
@@ -88,14 +87,14 @@ class BlockManager:
                 self._block_by_hash[name] = block
 
     def free(self, sequence: Sequence) -> None:
-        """Take back the blocks of a sequence. Deep blocks are evicted before the ones they depend on."""
+        """Free the blocks of a sequence. Later blocks are evicted before the ones they depend on."""
         for block in reversed(sequence.block_table):
             self._release(block)
         sequence.block_table = []
         sequence.num_computed_tokens = 0
 
     def check_integrity(self, sequences: Iterable[Sequence]) -> None:
-        """Assert that the books are right, given everybody who may hold blocks."""
+        """Assert that all blocks are accounted for, given all sequences that may hold blocks."""
         users = Counter(block for sequence in sequences for block in sequence.block_table)
         used = {block for block, count in enumerate(self._ref_counts) if count}
         assert all(self._ref_counts[block] == users[block] for block in range(self.num_blocks)), "reference counts"
@@ -106,13 +105,13 @@ class BlockManager:
         assert all(self._hashes[block] is None for block in self._free), "a free block has contents"
         assert all(self._hashes[block] is not None for block in self._evictable), "an evictable block has none"
         named = {name: block for block, name in enumerate(self._hashes) if name is not None}
-        assert named == self._block_by_hash, "the index of contents disagrees with the blocks"
+        assert named == self._block_by_hash, "the prefix cache index disagrees with the blocks"
 
     def _assign(self, sequence: Sequence, shared: list[int], headroom: int) -> bool:
         assert not sequence.block_table
         num_new = self.blocks_for(sequence.num_tokens) - len(shared)
-        num_revived = sum(not self._ref_counts[block] for block in shared)
-        if num_new + num_revived + headroom > self.num_free_blocks:
+        num_evictable = sum(not self._ref_counts[block] for block in shared)
+        if num_new + num_evictable + headroom > self.num_free_blocks:
             return False
         for block in shared:
             self._share(block)
@@ -121,7 +120,7 @@ class BlockManager:
         return True
 
     def _cached_prefix(self, sequence: Sequence) -> list[int]:
-        """The longest cached prefix among the tokens whose logits are not needed."""
+        """The blocks of the longest cached prefix among the tokens whose logits are not needed."""
         if not self._caching:
             return []
         prefix: list[int] = []
@@ -133,17 +132,14 @@ class BlockManager:
         return prefix
 
     def _hashes_of(self, sequence: Sequence, count: int) -> list[bytes]:
-        """The names of the first ``count`` blocks, which must be full; each is computed once."""
+        """The hashes of the first ``count`` blocks, which must be full; each is computed once."""
         hashes = sequence.block_hashes
-        parent = hashes[-1] if hashes else self._root_of(sequence)
+        parent = hashes[-1] if hashes else self._root
         for index in range(len(hashes), count):
             start = index * self.block_size
             parent = block_hash(parent, sequence.token_ids[start : start + self.block_size])
             hashes.append(parent)
         return hashes[:count]
-
-    def _root_of(self, sequence: Sequence) -> bytes:
-        return root_hash({"model": self._model, "salt": sequence.request.cache_salt})
 
     def _take(self) -> int:
         if self._free:

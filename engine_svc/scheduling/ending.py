@@ -1,10 +1,11 @@
-"""When a choice is over, and which of the tokens that a step produced still belong to it."""
+"""When a choice ends, and which of a step's tokens still belong to it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine_svc.request import FinishReason, Sampled
+from engine_svc.output import Sampled
+from engine_svc.request import FinishReason
 from engine_svc.scheduling.sequence import Sequence
 
 
@@ -18,10 +19,10 @@ class Ending:
 
 
 def ending_of(sequence: Sequence, sampled: Sampled) -> Ending | None:
-    """Where the new tokens, not yet appended, end the choice; None if it goes on.
+    """Where the new tokens, not yet appended, end the choice; None if it continues.
 
-    The first ``min_tokens`` tokens never end it, and ``max_tokens`` always do. A constraint that is fulfilled ends it
-    whatever those say.
+    The first ``min_tokens`` tokens never end it, and reaching ``max_tokens`` always does. A complete constraint ends it
+    regardless of both.
     """
     params = sequence.request.sampling_params
     position = sequence.num_output_tokens

@@ -1,8 +1,8 @@
 """N-gram (prompt-lookup) drafting: proposes the tokens that followed the same n-gram before, in prompt or output.
 
-Text that is quoted, edited or listed repeats itself, and then such draft tokens are often accepted. The acceptance rate
-is kept for every length of n-gram, also from drafts that were not proposed: each new token is compared with the one
-that would have been. A hash that two n-grams share costs a wrong draft token and nothing else.
+Quotes, edits and lists repeat earlier text, and then such draft tokens are often accepted. The acceptance rate is kept
+for every length of n-gram, also for drafts that were not proposed: each new token is compared with the one that would
+have been. A hash collision of two n-grams costs a wrong draft token and nothing else.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _RATE_WEIGHT: Final = 0.1
 """Weight of the newest draft token in its acceptance rate, which averages over about the last twenty."""
 
 _MAX_INDEXED: Final = 16_384
-"""At most so many tokens are indexed at the start, the last ones: all steps wait meanwhile."""
+"""At most this many tokens are indexed at the start, the last ones, because the step waits for it."""
 
 
 class NgramDrafter:
-    """An index over ``token_ids``, a list that others extend and nobody shortens. Constant time for each new token."""
+    """An index over ``token_ids``, a list that only grows. Constant time for each new token."""
 
     def __init__(self, token_ids: list[int]) -> None:
         self._token_ids = token_ids
@@ -29,14 +29,14 @@ class NgramDrafter:
         self._rates = dict.fromkeys(_SIZES, _FIRST_RATE)
         known, before = token_ids[-_MAX_INDEXED:], max(0, len(token_ids) - _MAX_INDEXED)
         self._followers = {size: _followers(known, size, before) for size in _SIZES}
-        """For each length: from an n-gram's hash to where the token after its last occurrence is."""
+        """For each length: from an n-gram's hash to the position of the token after its last occurrence."""
         self._tail = self._hashes_before(len(token_ids))
         self._match = self._find()
 
     def update(self) -> None:
-        """Take in the tokens that came since the last call."""
+        """Index the tokens appended since the last call."""
         for position in range(self._num_indexed, len(self._token_ids)):
-            self._take_in(position)
+            self._index(position)
         self._num_indexed = len(self._token_ids)
 
     @property
@@ -45,7 +45,7 @@ class NgramDrafter:
         return 0.0 if self._match is None else self._rates[self._match[0]]
 
     def propose(self, count: int) -> tuple[int, ...]:
-        """The next ``count`` draft tokens; none without a match. A draft may go on by copying itself."""
+        """The next ``count`` draft tokens; none without a match. A draft may continue by copying itself."""
         if self._match is None:
             return ()
         drafts: list[int] = []
@@ -54,7 +54,7 @@ class NgramDrafter:
             drafts.append(self._token_ids[position] if beyond < 0 else drafts[beyond])
         return tuple(drafts)
 
-    def _take_in(self, position: int) -> None:
+    def _index(self, position: int) -> None:
         if self._match is not None:
             size, draft = self._match
             was_right = self._token_ids[draft] == self._token_ids[position]
@@ -69,7 +69,7 @@ class NgramDrafter:
         return [(n, hash(tuple(self._token_ids[position - n : position]))) for n in _SIZES if n <= position]
 
     def _find(self) -> tuple[int, int] | None:
-        """The longest n-gram at the end that was seen before: its length, and where what followed it is."""
+        """The longest n-gram at the end that occurred before: its length, and the position of the token after it."""
         for size, ngram in self._tail:
             if (follower := self._followers[size].get(ngram)) is not None:
                 return size, follower
@@ -77,6 +77,6 @@ class NgramDrafter:
 
 
 def _followers(token_ids: list[int], size: int, before: int) -> dict[int, int]:
-    """The index of all n-grams but the last one, which nothing has followed yet; ``before`` are not in the list."""
+    """The index of all n-grams except the last, which has no next token; ``before`` tokens precede the list."""
     ngrams = zip(*(token_ids[offset:] for offset in range(size)), strict=False)
     return dict(zip(map(hash, ngrams), range(before + size, before + len(token_ids)), strict=False))

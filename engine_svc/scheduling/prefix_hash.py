@@ -1,8 +1,8 @@
-"""Names for the contents of cache blocks: equal names mean equal KV cache.
+"""Prefix cache keys: blocks with equal hashes have equal KV cache.
 
-A block's KV cache depends on everything before it, so its name covers its parent's name and its own tokens, and
-the first parent covers what else matters: the model and the tenant's salt. Every field is tagged and carries its
-length, so no two different inputs give the same bytes.
+The KV cache of a block depends on all tokens before it, so its hash covers the parent's hash and its own tokens. The
+first parent covers everything else that matters, today the model. Every field is tagged and carries its length, so no
+two different inputs give the same bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _BLOCK_TAG: Final = b"pellucid.kv.block.v1"
 
 
 def root_hash(fields: Mapping[str, str]) -> bytes:
-    """The parent of first blocks, for example of ``{"model": "smollm2", "salt": "tenant-7"}``; 32 bytes."""
+    """The parent of first blocks, for example of ``{"model": "smollm2"}``; 32 bytes."""
     digest = hashlib.sha256(_ROOT_TAG)
     for name in sorted(fields):
         _update(digest, name.encode())
@@ -26,7 +26,7 @@ def root_hash(fields: Mapping[str, str]) -> bytes:
 
 
 def block_hash(parent: bytes, token_ids: Sequence[int]) -> bytes:
-    """The name of a full block with these tokens after ``parent``; 32 bytes."""
+    """The hash of a full block with these tokens after ``parent``; 32 bytes."""
     digest = hashlib.sha256(_BLOCK_TAG)
     _update(digest, parent)
     _update(digest, array("Q", token_ids).tobytes())

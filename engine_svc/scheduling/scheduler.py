@@ -1,18 +1,18 @@
 """Continuous batching: what to compute in the next step, and what its results mean.
 
-A step schedules tokens, not phases: a sequence has ``num_uncomputed_tokens`` to be put into the KV cache, whether
-they are a prompt, one new token, or everything after a preemption. Running sequences come first, then waiting ones as
-long as the token budget, ``max_num_seqs`` and the free blocks allow.
+A step schedules tokens, not phases: a sequence has ``num_uncomputed_tokens`` to be computed, whether they are a prompt,
+one new token, or everything after a preemption. Running sequences come first, then waiting ones as long as the token
+budget, ``max_num_seqs`` and the free blocks allow.
 
-Requests are served evenly, however many choices they have. Running sequences are ordered by how many older choices of
+Requests get equal shares, however many choices they have. Running sequences are ordered by how many older choices of
 their request run, then by age: first the oldest choice of every request, then every second one, and so on. The last in
-this order makes room first. Waiting ones start in the order of ``waiting_queue.py``. A request of which nothing runs
-preempts the last in order, if that is not the only running choice of its request.
+this order is preempted first. Waiting ones start in the order of ``waiting_queue.py``. A request without a running
+choice preempts the last in order, if that is not the only running choice of its request.
 
-Why everything finishes: the oldest running choice of the oldest request is served first, may take the blocks of any
-other, and was only admitted to the engine because all blocks together hold it (``capacity.py``); if none of that
-request's choices runs, one of them is the next to start. A sequence starts only when there are blocks for all its known
-tokens and for one more block of every running one, so that what starts is not soon preempted.
+Why everything finishes: the oldest running choice of the oldest request is scheduled first, may preempt any other, and
+was admitted only because all blocks together hold it (``capacity.py``); if none of that request's choices runs, one of
+them is the next to start. A sequence starts only when there are blocks for all its known tokens and for one more block
+of every running one, so that it is not preempted soon after.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Iterable
 from operator import attrgetter, itemgetter
 
-from engine_svc.request import ChoiceOutput, Sampled
+from engine_svc.output import ChoiceOutput, Sampled
 from engine_svc.scheduling.block_manager import BlockManager
 from engine_svc.scheduling.ending import ending_of
 from engine_svc.scheduling.sequence import Sequence, Status
@@ -35,7 +35,7 @@ _by_rank = itemgetter(0)
 
 
 class Scheduler:
-    """Owns every live sequence. Not thread-safe: it belongs to the step loop."""
+    """Owns every unfinished sequence. Not thread-safe: called by the step loop's thread alone."""
 
     def __init__(self, limits: StepLimits, blocks: BlockManager, speculation: Speculation | None = None) -> None:
         self._limits = limits
@@ -44,7 +44,7 @@ class Scheduler:
         self._running: list[Sequence] = []
         self._waiting = WaitingQueue()
         self._blocked: Sequence | None = None
-        """The sequence that the last step could not start, for want of blocks or of ``max_num_seqs``."""
+        """The sequence that the last step could not start for lack of blocks, or because of ``max_num_seqs``."""
 
     @property
     def num_running(self) -> int:
@@ -59,16 +59,16 @@ class Scheduler:
         return self._blocks.num_free_blocks
 
     def next_due(self) -> float | None:
-        """When a running sequence may be computed again, by ``time.monotonic``; None if none runs."""
+        """When the next running sequence is due, by ``time.monotonic``; None if none runs."""
         return min((sequence.resume_at for sequence in self._running), default=None)
 
     def add(self, sequences: Iterable[Sequence]) -> None:
-        """Take new sequences, to be started when it is their turn."""
+        """Add new sequences to the waiting queue."""
         for sequence in sequences:
             self._waiting.push(sequence)
 
     def end(self, sequence: Sequence) -> bool:
-        """Release a sequence in any state and free its blocks. Whether there was anything to release."""
+        """End a sequence in any state and free its blocks. False if it had ended before."""
         match sequence.status:
             case Status.FINISHED:
                 return False
@@ -82,10 +82,10 @@ class Scheduler:
         return True
 
     def schedule(self, now: float) -> Plan:
-        """Decide on the next step. The batch is empty when no sequence is due before ``next_due``."""
+        """Plan the next step. The batch is empty when no sequence is due before ``next_due``."""
         plan = Plan()
         order = self._in_order()
-        self._make_way(order, plan)
+        self._preempt_for_blocked(order, plan)
         self._schedule_running(order, plan, now)
         self._schedule_waiting(plan)
         if self._speculation is not None:
@@ -93,11 +93,11 @@ class Scheduler:
         return plan
 
     def apply(self, batch: list[ScheduledSequence], results: list[Sampled | Exception | None]) -> list[Outcome]:
-        """Take in the results, one for each entry of the batch: None where there is nothing to say.
+        """Apply the results, one for each entry of the batch: None where an entry has no output.
 
-        A sequence whose result is an exception is left as it was, for the caller to end.
+        A sequence whose result is an exception is left unchanged, for the caller to end.
         """
-        outcomes = (self._take_in(scheduled, result) for scheduled, result in zip(batch, results, strict=True))
+        outcomes = (self._apply_one(scheduled, result) for scheduled, result in zip(batch, results, strict=True))
         return [outcome for outcome in outcomes if outcome is not None]
 
     def check_integrity(self) -> None:
@@ -115,7 +115,7 @@ class Scheduler:
             assert num_blocks <= self._blocks.blocks_for(sequence.num_tokens), "blocks of draft tokens are kept"
 
     def _in_order(self) -> list[Sequence]:
-        """The running sequences, the first to be served first and the last to make room first."""
+        """The running sequences, in scheduling order; the last is preempted first."""
         if self._waiting.num_requests_running == len(self._running):
             return list(self._running)
         num_older: Counter[int] = Counter()
@@ -125,10 +125,10 @@ class Scheduler:
             num_older[sequence.group_id] += 1
         return [sequence for _, sequence in sorted(ranks, key=_by_rank)]
 
-    def _make_way(self, order: list[Sequence], plan: Plan) -> None:
-        """Preempt another request's further choice for a request of which nothing runs and for which there was no room.
+    def _preempt_for_blocked(self, order: list[Sequence], plan: Plan) -> None:
+        """Preempt a further choice of another request for a blocked request without a running choice.
 
-        One in a step, so that a step is never all preemptions.
+        At most one per step, so that no step is all preemptions.
         """
         blocked = self._blocked
         if blocked is None or blocked.status is not Status.WAITING or self._waiting.num_running(blocked):
@@ -162,8 +162,8 @@ class Scheduler:
             plan.admitted.append(sequence)
             plan.add(sequence, self._num_tokens_for(sequence, plan.num_tokens))
 
-    def _num_tokens_for(self, sequence: Sequence, num_spoken_for: int) -> int:
-        budget = self._limits.max_num_batched_tokens - num_spoken_for
+    def _num_tokens_for(self, sequence: Sequence, num_reserved: int) -> int:
+        budget = self._limits.max_num_batched_tokens - num_reserved
         return min(sequence.num_uncomputed_tokens, self._limits.max_prefill_chunk, budget)
 
     def _has_computed_prompt(self, sequence: Sequence) -> bool:
@@ -172,7 +172,7 @@ class Scheduler:
         return sequence.num_computed_tokens >= num_shareable
 
     def _start(self, sequence: Sequence, parent: Sequence | None) -> bool:
-        """Let a waiting sequence run, if there are blocks for it."""
+        """Start a waiting sequence, if there are blocks for it."""
         headroom = len(self._running)
         if parent is None:
             started = self._blocks.allocate(sequence, headroom=headroom)
@@ -188,7 +188,7 @@ class Scheduler:
         return started
 
     def _make_room(self, sequence: Sequence, num_tokens: int, order: list[Sequence], plan: Plan) -> bool:
-        """Get blocks for the next tokens, from the last in order if need be; False if that is the sequence itself."""
+        """Get blocks for the next tokens, preempting from the end of ``order``; False if it preempts ``sequence``."""
         while not self._blocks.grow(sequence, sequence.num_computed_tokens + num_tokens):
             last = order.pop()
             self._preempt(last, plan)
@@ -197,7 +197,7 @@ class Scheduler:
         return True
 
     def _preempt(self, sequence: Sequence, plan: Plan) -> None:
-        """Take all that a running sequence has but its tokens."""
+        """Take everything from a running sequence except its tokens."""
         self._running.remove(sequence)
         self._blocks.free(sequence)
         sequence.status = Status.WAITING
@@ -208,13 +208,13 @@ class Scheduler:
         self._waiting.push(sequence)
         plan.preempted.append(sequence)
 
-    def _take_in(self, scheduled: ScheduledSequence, result: Sampled | Exception | None) -> Outcome | None:
+    def _apply_one(self, scheduled: ScheduledSequence, result: Sampled | Exception | None) -> Outcome | None:
         sequence = scheduled.sequence
         if isinstance(result, Exception):
             return sequence, result
         output = self._append(sequence, result) if result is not None else None
-        # The last token counts as computed only once another follows it, so that a step which yields nothing is asked
-        # again for what comes after that token. Rejected draft tokens come after it and never count.
+        # The last token counts as computed only once another follows it, so that after a step without a token it is
+        # computed again, for the token after it. Rejected draft tokens come after it and never count.
         computed = scheduled.start + scheduled.num_tokens
         sequence.num_computed_tokens = min(computed, sequence.num_tokens - 1)
         self._blocks.publish(sequence, scheduled.start)
@@ -224,7 +224,7 @@ class Scheduler:
         return (sequence, output) if output is not None else None
 
     def _append(self, sequence: Sequence, sampled: Sampled) -> ChoiceOutput | None:
-        """Extend a sequence by what belongs to it; None if that is nothing and it goes on."""
+        """Append the tokens that belong to a sequence; None if there is no output and it continues."""
         ending = ending_of(sequence, sampled)
         sequence.resume_at = sampled.resume_at
         if (prompt := sampled.prompt) is not None:

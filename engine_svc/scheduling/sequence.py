@@ -1,4 +1,4 @@
-"""One choice of one request: its tokens, its blocks, how far it is computed. The rest is derived."""
+"""One choice of one request: its tokens, its blocks, and how many tokens are computed. The rest is derived."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine_svc.scheduling.ngram import NgramDrafter
 
 
 class Status(Enum):
-    """Where a sequence is in its life."""
+    """The state of a sequence."""
 
     WAITING = auto()
     RUNNING = auto()
@@ -21,11 +21,10 @@ class Status(Enum):
 class Sequence:
     """State of one choice. ``token_ids`` is prompt and output together; the scheduler owns every other field.
 
-    The KV cache of the first ``num_computed_tokens`` tokens is in the blocks of ``block_table``. ``siblings`` are
-    all choices of the request, this one among them; empty when it is the only one. ``block_hashes`` are those of the
-    full blocks, as far as anybody asked. ``resume_at`` is when it may be computed again, by ``time.monotonic``.
-    ``num_prompt_logprobs`` counts the prompt tokens whose log probabilities were reported. ``drafter`` is there once
-    asked, while it runs.
+    The KV cache of the first ``num_computed_tokens`` tokens is in the blocks of ``block_table``. ``siblings`` are all
+    choices of the request, this one included; empty when it is the only one. ``block_hashes`` are those of the full
+    blocks, as far as computed. ``resume_at`` is when it is due, by ``time.monotonic``. ``num_prompt_logprobs`` counts
+    the prompt tokens whose log probabilities were reported. ``drafter`` is made on first use and dropped on preemption.
     """
 
     request: Request
@@ -75,15 +74,16 @@ class Sequence:
         return len(self.token_ids) - len(self.request.prompt_token_ids)
 
     @property
-    def owes_prompt_logprobs(self) -> bool:
-        """Whether log probabilities of the prompt are still to be reported. One choice reports them for all."""
-        asked = self.request.sampling_params.prompt_logprobs is not None and self.index == 0
-        return asked and self.num_prompt_logprobs < self.num_prompt_tokens - 1
+    def needs_prompt_logprobs(self) -> bool:
+        """Whether log probabilities of the prompt are still to be reported. The first choice reports them."""
+        reports = self.request.sampling_params.prompt_logprobs is not None and self.index == 0
+        return reports and self.num_prompt_logprobs < self.num_prompt_tokens - 1
 
     @property
     def num_skippable_tokens(self) -> int:
-        """Leading tokens that only the KV cache is needed of: all before the last one, unless logits are owed."""
-        return self.num_prompt_logprobs if self.owes_prompt_logprobs else self.num_tokens - 1
+        """Leading tokens without needed logits, which may come from the prefix cache: all before the last token, or
+        before the first prompt token whose log probability is still to be reported."""
+        return self.num_prompt_logprobs if self.needs_prompt_logprobs else self.num_tokens - 1
 
     @property
     def num_uncomputed_tokens(self) -> int:

@@ -1,11 +1,11 @@
-"""N-gram speculative decoding: draft tokens are computed in the same step as the tokens due; accepted ones save steps.
+"""N-gram speculative decoding: a step computes draft tokens after the tokens that are due; accepted ones save steps.
 
 A step with few tokens is bound by reading the weights, so a few more tokens cost little: ``r`` tokens take about
 ``r + FREE_TOKENS`` times the compute time of one. The expected yield ``u`` of a step is its due tokens plus each draft
-token by its probability of acceptance. One more draft token pays while its probability is at least
-``u / (r + FREE_TOKENS)``, the yield per time without it: the more tokens a step has anyway, the higher the bar.
+token weighted by its probability of acceptance. One more draft token pays off while its probability is at least
+``u / (r + FREE_TOKENS)``, the yield per time without it: the more tokens a step has anyway, the higher this threshold.
 
-Speculation is lossless: drafts change in which step a token is sampled, not which (``sampling/verify.py``).
+Speculation is lossless: drafts change the step in which a token is sampled, not the token (``sampling/verify.py``).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from engine_svc.scheduling.ngram import NgramDrafter
 from engine_svc.scheduling.step import Plan, ScheduledSequence
 
 FREE_TOKENS: Final = 6
-"""So many tokens take about as long to compute as 4-bit weights take to be read. Wider weights take longer to read, so
-they get too few draft tokens rather than too many."""
+"""Tokens that take as long to compute as 4-bit weights take to read. Wider weights take longer to read, so with them
+there are too few draft tokens rather than too many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,28 +47,28 @@ class Speculation:
                 plan.add_drafts(row, drafts)
 
     def _choose(self, plan: Plan) -> Counter[int]:
-        """Number of draft tokens for each entry of the batch: the most probable first, as long as they pay."""
+        """Number of draft tokens for each entry of the batch: the most probable first, as long as they pay off."""
         chosen: Counter[int] = Counter()
-        useful = float(plan.num_tokens)
-        for num_tokens, (negated, row) in enumerate(sorted(self._claims(plan)), start=plan.num_tokens):
-            if num_tokens >= self.max_step_tokens or -negated < useful / (num_tokens + FREE_TOKENS):
+        expected = float(plan.num_tokens)
+        for num_tokens, (negated, row) in enumerate(sorted(self._candidates(plan)), start=plan.num_tokens):
+            if num_tokens >= self.max_step_tokens or -negated < expected / (num_tokens + FREE_TOKENS):
                 break
             chosen[row] += 1
-            useful -= negated
+            expected -= negated
         return chosen
 
-    def _claims(self, plan: Plan) -> Iterator[tuple[float, int]]:
-        """For each draft token that could pay: its probability of acceptance, negated, and its row in the batch."""
-        least = plan.num_tokens / (plan.num_tokens + FREE_TOKENS)
+    def _candidates(self, plan: Plan) -> Iterator[tuple[float, int]]:
+        """For each draft token that could pay off: its negated probability of acceptance, and its row in the batch."""
+        threshold = plan.num_tokens / (plan.num_tokens + FREE_TOKENS)
         for row, entry in enumerate(plan.batch):
             if not _may_speculate(entry):
                 continue
             sequence = entry.sequence
             # The last token of a choice is sampled and never computed, so it is never a draft.
-            most = sequence.request.sampling_params.max_tokens - sequence.num_output_tokens - 1
+            num_useful = sequence.request.sampling_params.max_tokens - sequence.num_output_tokens - 1
             chance = _drafter_of(entry).chance
-            chances = (chance**count for count in range(1, min(self.num_tokens, most) + 1))
-            yield from ((-probability, row) for probability in takewhile(lambda found: found >= least, chances))
+            chances = (chance**count for count in range(1, min(self.num_tokens, num_useful) + 1))
+            yield from ((-probability, row) for probability in takewhile(lambda chance: chance >= threshold, chances))
 
 
 def _may_speculate(entry: ScheduledSequence) -> bool:

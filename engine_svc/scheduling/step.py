@@ -1,11 +1,11 @@
-"""What a step is: the batch that the scheduler plans and a runner computes, and what became of it."""
+"""A step: the batch that the scheduler plans and a runner computes, and its outcomes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from engine_svc.request import ChoiceOutput
+from engine_svc.output import ChoiceOutput
 from engine_svc.scheduling.sequence import Sequence
 
 
@@ -23,10 +23,10 @@ class StepLimits:
 class ScheduledSequence:
     """A run of tokens of one sequence to be computed in this step.
 
-    All tokens before ``start`` are in the KV cache already, and ``sequence.block_table`` has room for
-    the ``num_tokens`` of the run. When ``samples`` is true the last known token is in it, so the step must choose what
-    follows it. The run then goes on with ``drafts``, draft tokens: the step samples one
-    more token after each draft token that it accepts.
+    All tokens before ``start`` are in the KV cache already, and ``sequence.block_table`` has blocks for the
+    ``num_tokens`` of the run. When ``samples`` is true, the run contains the last known token, so the step samples the
+    next one. The run then continues with ``drafts``, draft tokens: the step samples one more token after each draft
+    token it accepts.
     """
 
     sequence: Sequence
@@ -46,14 +46,14 @@ class ScheduledSequence:
 
     @property
     def _end(self) -> int:
-        """Where the draft tokens begin."""
+        """Position of the first draft token."""
         return self.start + self.num_tokens - len(self.drafts)
 
     @property
     def prompt_rows(self) -> range:
         """Positions of the run whose logits give prompt log probabilities that are still to be reported."""
         sequence = self.sequence
-        if not sequence.owes_prompt_logprobs:
+        if not sequence.needs_prompt_logprobs:
             return range(0)
         first = max(self.start, sequence.num_prompt_logprobs)
         return range(first, max(first, min(self.start + self.num_tokens, sequence.num_prompt_tokens - 1)))
@@ -86,4 +86,4 @@ class Plan:
 
 
 Outcome: TypeAlias = tuple[Sequence, ChoiceOutput | Exception]
-"""What a step did to a sequence: new output, perhaps its end, or a fault and nothing else."""
+"""The outcome of a step for a sequence: new output, with its end if it ended, or a fault."""

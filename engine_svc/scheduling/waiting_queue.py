@@ -1,8 +1,8 @@
-"""The order in which waiting sequences get their turn: those of the request that has the fewest running ones first.
+"""The order of waiting sequences: those of the request with the fewest running choices first.
 
-Among requests with as many running choices the oldest is first, and inside of a request its first choice. So a request
-with a hundred choices and one with a single choice take turns, and a request of which nothing runs comes before every
-younger one. A preempted sequence waits with the others of its request.
+Among requests with equally many running choices the oldest is first, and within a request its first choice. So a
+request with a hundred choices and one with a single choice take turns, and a request without a running choice comes
+before every younger one. A preempted sequence waits with the others of its request.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import TypeAlias
 from engine_svc.scheduling.sequence import Sequence
 
 _Turn: TypeAlias = tuple[int, int]
-"""Of a request: how many of its choices run, and its group id, which is its age."""
+"""Of a request: the number of its running choices, and its group id, which orders by age."""
 
 _by_age = attrgetter("seq_id")
 
 
 class WaitingQueue:
-    """Waiting sequences, by request; knows for each request how many of its choices run.
+    """Waiting sequences by request, with the number of running choices of each request.
 
-    Moving a sequence takes a shift of the list of waiting requests, or of the request's waiting choices, both short.
+    Moving a sequence shifts the list of waiting requests, or of the request's waiting choices, both short.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class WaitingQueue:
         return len(self._num_running)
 
     def num_running(self, sequence: Sequence) -> int:
-        """How many choices of the sequence's request run."""
+        """Number of running choices of the sequence's request."""
         return self._num_running[sequence.group_id]
 
     def push(self, sequence: Sequence) -> None:
@@ -52,7 +52,7 @@ class WaitingQueue:
         self._num_waiting += 1
 
     def remove(self, sequence: Sequence) -> None:
-        """Raises ``KeyError`` if it is not here."""
+        """Raises ``KeyError`` if it is not waiting."""
         choices = self._waiting[sequence.group_id]
         index = bisect_left(choices, sequence.seq_id, key=_by_age)
         if index == len(choices) or choices[index] is not sequence:
@@ -64,36 +64,36 @@ class WaitingQueue:
             self._drop_turn(sequence.group_id)
 
     def note_start(self, sequence: Sequence) -> None:
-        """A choice of a request runs, which this one waited for or not."""
+        """The sequence runs now; it must not be waiting any more."""
         self._count(sequence.group_id, 1)
 
     def note_stop(self, sequence: Sequence) -> None:
-        """It runs no more."""
+        """The sequence no longer runs."""
         self._count(sequence.group_id, -1)
 
     def turns(self) -> Iterator[Sequence]:
-        """Whose turn it is, again and again.
+        """Yields the next sequence to start, repeatedly.
 
-        Before it goes on, the caller may ``remove`` and start that sequence; if it does not, the sequence's request is
-        passed over. Nothing else may be changed meanwhile.
+        Before the next one, the caller may ``remove`` and start the yielded sequence; if it does not, its request is
+        skipped. Nothing else may change meanwhile.
         """
-        num_passed = 0
-        while num_passed < len(self._turns):
-            turn = self._turns[num_passed]
+        num_skipped = 0
+        while num_skipped < len(self._turns):
+            turn = self._turns[num_skipped]
             yield self._waiting[turn[1]][0]
-            # A request of which one more runs is further behind now, or gone.
-            if num_passed < len(self._turns) and self._turns[num_passed] == turn:
-                num_passed += 1
+            # A request with one more running choice has moved back, or is gone.
+            if num_skipped < len(self._turns) and self._turns[num_skipped] == turn:
+                num_skipped += 1
 
     def __iter__(self) -> Iterator[Sequence]:
-        """All, requests in the order of their turns now."""
+        """All waiting sequences, in the current order of requests."""
         return (sequence for _, group_id in self._turns for sequence in self._waiting[group_id])
 
     def __len__(self) -> int:
         return self._num_waiting
 
     def check_integrity(self, running: list[Sequence]) -> None:
-        """Assert that the order is right, given everybody who runs."""
+        """Assert that the order is right, given all running sequences."""
         assert self._num_running == Counter(sequence.group_id for sequence in running), "running choices"
         assert self._turns == sorted(map(self._turn, self._waiting)), "waiting requests out of order"
         assert all(choices == sorted(choices, key=_by_age) for choices in self._waiting.values())

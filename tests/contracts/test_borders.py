@@ -77,12 +77,12 @@ def test_the_command_line_imports_no_service() -> None:
 
 PACKAGES_IN_ORDER = (
     # Requests, outputs and settings.
-    *("config", "constraint", "request", "output", "validation", "heartbeat", "trim_memory"),
+    *("config", "constraint", "request", "output", "validation", "heartbeat", "process"),
     # Decisions, without torch.
-    *("grammar", "scheduling", "generation", "metrics"),
-    # What computes.
-    *("weights", "layers", "kernels", "attention", "models", "execution", "sampling", "executors"),
-    # What steps, and what serves.
+    *("grammar", "scheduling", "request_state", "metrics"),
+    # Computation.
+    *("weights", "layers", "kernels", "attention", "models", "sampling", "executors", "runners"),
+    # Stepping and serving.
     *("step_engine", "engine", "embedding", "loading", "step_loop", "backends", "servicer", "server", "__main__"),
     # The library around all of it.
     *("offline", "__init__"),

@@ -13,8 +13,8 @@ import pytest
 from engine_svc import SamplingParams as LibraryParams
 from engine_svc.backends.generate_request import read_request
 from engine_svc.constraint import Constraint
-from engine_svc.execution.runner import RunnerInfo
 from engine_svc.request import SamplingParams
+from engine_svc.runners.interface import RunnerInfo
 from engine_svc.scheduling.capacity import Capacity
 from gateway.api.chat.read import read_chat
 from gateway.api.chat.schema import ChatCompletion

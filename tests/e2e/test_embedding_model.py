@@ -46,7 +46,7 @@ def test_a_text_is_embedded(stack: Stack, minilm: Path) -> None:
 
     np.testing.assert_allclose(found.embeddings[0].values, expected(minilm), atol=1e-5)
     assert list(info.tasks) == ["embed"]
-    assert "this model embeds" in stack.log.read_text()
+    assert "loaded embedding model" in stack.log.read_text()
 
 
 @pytest.mark.parametrize("stream", [False, True])

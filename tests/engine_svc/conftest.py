@@ -1,4 +1,4 @@
-"""Plain logs: the default console renderer takes a second for each traceback. And the kernels, where they can be."""
+"""Plain logs, because the default console renderer takes a second per traceback; and the kernels, if they can build."""
 
 from __future__ import annotations
 

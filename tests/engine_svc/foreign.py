@@ -1,4 +1,4 @@
-"""Tiny configurations of families without a native file. Each is here for something that the others do not have."""
+"""Tiny configurations of families that are not native. Each has a feature that the others do not have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Short ways to say what a test starts from."""
+"""Builders for the inputs of tests."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from itertools import count
 from prometheus_client import CollectorRegistry
 
 from engine_svc.engine import Engine
-from engine_svc.execution.runner import Runner
 from engine_svc.metrics import EngineMetrics
-from engine_svc.output import RequestHead, RequestOutput, RequestStats
-from engine_svc.request import ChoiceOutput, FinishReason, Request, SamplingParams, Script, TokenLogprobs
+from engine_svc.output import ChoiceOutput, RequestHead, RequestOutput, RequestStats, TokenLogprobs
+from engine_svc.request import FinishReason, Request, SamplingParams, Script
+from engine_svc.runners.interface import Runner
 from engine_svc.scheduling.block_manager import BlockManager
 from engine_svc.scheduling.scheduler import Scheduler
 from engine_svc.scheduling.sequence import Sequence, choices_of
@@ -40,24 +40,21 @@ def request(
     prompt_logprobs: int | None = None,
     script: Script | None = None,
     open_ended: bool = False,
-    salt: str = "",
     name: str = "r",
     output: Iterable[int] = (),
 ) -> Request:
-    """A request; a number for a prompt is its length."""
+    """A request; an integer as the prompt is its length."""
     tokens = range(1, prompt + 1) if isinstance(prompt, int) else prompt
     params = SamplingParams(
         max_tokens=max_tokens, n=n, min_tokens=min_tokens, stop_token_ids=frozenset(stop), ignore_eos=ignore_eos,
         temperature=temperature, seed=seed, logprobs=logprobs, prompt_logprobs=prompt_logprobs,
     )  # fmt: skip
-    return Request(
-        name, tuple(tokens), params, frozenset(eos), script, 1.0, open_ended, salt, output_token_ids=tuple(output)
-    )
+    return Request(name, tuple(tokens), params, frozenset(eos), script, 1.0, open_ended, output_token_ids=tuple(output))
 
 
-def sequence(prompt: Iterable[int] | int = 4, max_tokens: int = 4, *, salt: str = "") -> Sequence:
-    """A sequence that nobody has seen yet."""
-    return choices_of(request(prompt, max_tokens, salt=salt), next(_seq_ids))[0]
+def sequence(prompt: Iterable[int] | int = 4, max_tokens: int = 4) -> Sequence:
+    """A new sequence."""
+    return choices_of(request(prompt, max_tokens), next(_seq_ids))[0]
 
 
 def scheduler(
@@ -75,7 +72,7 @@ def scheduler(
 
 
 class CheckedScheduler(Scheduler):
-    """A scheduler whose steps are never larger than a runner computes."""
+    """A scheduler that asserts the limits of every step."""
 
     def schedule(self, now: float) -> Plan:
         plan = super().schedule(now)
@@ -86,7 +83,7 @@ class CheckedScheduler(Scheduler):
 
 @dataclass
 class Answer:
-    """All that was said of one request."""
+    """All outputs of one request."""
 
     token_ids: dict[int, list[int]] = field(default_factory=dict)
     finish_reasons: dict[int, FinishReason] = field(default_factory=dict)
@@ -97,8 +94,8 @@ class Answer:
     stats: RequestStats | None = None
     error: ServiceError | None = None
 
-    def hear(self, output: RequestOutput) -> None:
-        assert not self.is_over, "something was said after the last output"
+    def add(self, output: RequestOutput) -> None:
+        assert not self.is_over, "an output after the last one"
         for choice in output.choices:
             assert choice.index not in self.finish_reasons, "a choice went on after its end"
             self.chunks.append(choice)
@@ -119,7 +116,7 @@ class Answer:
 
 
 class Running:
-    """An engine without a thread, its books checked after every step and every command."""
+    """An engine without a thread, with an integrity check after every step and every command."""
 
     def __init__(self, runner: Runner, scheduler: Scheduler) -> None:
         self.registry = CollectorRegistry()
@@ -149,7 +146,7 @@ class Running:
         return moved
 
     def run(self, *, at_most: int = 10_000) -> int:
-        """Step until nothing moves; returns the number of steps."""
+        """Step until no sequence is due; returns the number of steps."""
         for number in range(at_most):
             if not self.step():
                 return number
@@ -157,7 +154,7 @@ class Running:
 
     def collect(self) -> None:
         for output in self.engine.take_outputs():
-            self.answers[output.group_id].hear(output)
+            self.answers[output.group_id].add(output)
         self.scheduler.check_integrity()
 
     def sample(self, name: str, **labels: str) -> float:

@@ -19,11 +19,11 @@ FORMATS: dict[Format, dict[str, str]] = {
     Format.INT16: {"dtype": "auto", "quantization": "int16"},
     Format.INT8: {"dtype": "auto", "quantization": "int8"},
 }
-"""The options that give a format"""
+"""Options for each format"""
 
 
 def load_request(path: Path | str, *, num_blocks: int = 4, block_size: int = BLOCK_SIZE, **options: Any) -> LoadRequest:
-    """In float32 unless told otherwise."""
+    """In float32 by default."""
     path = Path(path)
     given = {"dtype": "float32", "quantization": "none"} | options
     folder = path if path.is_dir() else None

@@ -9,18 +9,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence as SequenceOf
 
-from engine_svc.execution.runner import RunnerInfo, ScheduledSequence
-from engine_svc.request import Sampled
+from engine_svc.output import Sampled
+from engine_svc.runners.interface import RunnerInfo
 from engine_svc.scheduling.sequence import Sequence
+from engine_svc.scheduling.step import ScheduledSequence
 
 VOCAB_SIZE = 1000
 
 
 class PagedModel:
-    """A runner with a cache of ``num_blocks`` blocks; ``per_step`` tokens come of each step that samples.
+    """A runner with a cache of ``num_blocks`` blocks; each step that samples yields ``per_step`` tokens.
 
-    It says the ids from 1 to ``num_ids``; with few of them, some of what is guessed about it is right. A sequence with
-    drafts gets one token, and one more for each draft that is right.
+    It emits the ids from 1 to ``num_ids``; with few of them, some draft tokens are accepted. A sequence with drafts
+    gets one token, and one more for each accepted draft token.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class PagedModel:
         self.released.append(sequence.seq_id)
 
     def _check(self, scheduled: ScheduledSequence) -> None:
-        """Everything before the run is in the cache, as the tokens say it must be."""
+        """Assert that the cache before the run matches the tokens."""
         sequence = scheduled.sequence
         assert scheduled.num_tokens >= 1
         assert len(sequence.block_table) * self._block_size >= scheduled.start + scheduled.num_tokens
@@ -88,7 +89,7 @@ class PagedModel:
         return Sampled(tuple(token_ids))
 
     def _continue(self, sequence: Sequence, position: int, count: int) -> list[int]:
-        """What the model says after the token that is at this position of the cache."""
+        """The model's next token after this position of the cache."""
         value = self._slots[self._slot(sequence, position)]
         return continuation(value, sequence.index, count, self._num_ids)
 
@@ -98,13 +99,13 @@ class PagedModel:
 
 
 def follow(value: int, token_id: int) -> int:
-    """The hash of a history that goes on with this token."""
+    """The hash of a history extended by this token."""
     digest = hashlib.blake2b(f"{value} {token_id}".encode(), digest_size=6).digest()
     return int.from_bytes(digest, "little")
 
 
 def continuation(value: int, index: int, count: int, num_ids: int = VOCAB_SIZE - 1) -> list[int]:
-    """What the model says after a history with this hash; other choices hear other things. Never the id 0."""
+    """The model's next token after a history with this hash, different for each choice. Never the id 0."""
     token_ids = []
     for _ in range(count):
         token_ids.append(1 + (value + index) % num_ids)
@@ -113,7 +114,7 @@ def continuation(value: int, index: int, count: int, num_ids: int = VOCAB_SIZE -
 
 
 def expected_output(prompt: SequenceOf[int], index: int, count: int, num_ids: int = VOCAB_SIZE - 1) -> list[int]:
-    """What a request must get, whatever happens around it."""
+    """The output that a request must get, whatever else runs."""
     value = 0
     for token_id in prompt:
         value = follow(value, token_id)

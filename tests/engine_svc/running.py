@@ -1,13 +1,13 @@
-"""Runs requests on a runner through the real engine and scheduler, without thread or wire."""
+"""Runs requests on a runner through the real engine and scheduler, without a thread or gRPC."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from engine_svc.execution.runner import Runner
-from engine_svc.executors.model_runner import load_model_runner
 from engine_svc.request import Request, SamplingParams
+from engine_svc.runners.interface import Runner
+from engine_svc.runners.model_runner import load_model_runner
 from tests.engine_svc.given import Answer, Running, scheduler
 
 BLOCK_SIZE = 4
@@ -29,13 +29,13 @@ def load(model: str, **changes: Any) -> Runner:
 
 
 def greedy(prompt: Iterable[int], max_tokens: int, **params: Any) -> Request:
-    """A request for the likeliest continuation, to its full length."""
+    """A greedy request that runs to ``max_tokens``."""
     given: dict[str, Any] = {"temperature": 0.0, "max_tokens": max_tokens, "ignore_eos": True}
     return Request("r", tuple(prompt), SamplingParams(**(given | params)))
 
 
 def run(runner: Runner, requests: Iterable[Request], **options: Any) -> list[Answer]:
-    """Run all requests together to their ends; options are those of ``given.scheduler``."""
+    """Run all requests together until they finish; options are those of ``given.scheduler``."""
     defaults: dict[str, Any] = {
         "num_blocks": runner.info.num_blocks,
         "block_size": BLOCK_SIZE,

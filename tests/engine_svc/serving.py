@@ -1,4 +1,4 @@
-"""The engine behind a real gRPC server on the loopback, and a gateway's end of it."""
+"""The engine behind a real gRPC server on the loopback, and a client's end of it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from engine_svc.config import Settings
 from engine_svc.embedding.interface import EmbeddingRunner
-from engine_svc.execution.runner import Runner
 from engine_svc.loading import load_model
+from engine_svc.runners.interface import Runner
 from engine_svc.server import EngineService
 from protos.v1 import engine_pb2, engine_pb2_grpc
 from svclib.health import Health
@@ -27,7 +27,7 @@ RequestStream: TypeAlias = Stream[engine_pb2.GenerateRequest, engine_pb2.StopCho
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A running engine and what speaks to it."""
+    """A running engine and its clients."""
 
     service: EngineService
     stub: engine_pb2_grpc.EngineAsyncStub
@@ -49,18 +49,18 @@ class Served:
         return await self.stub.GetLoads(engine_pb2.LoadsRequest())
 
     async def until_idle(self) -> engine_pb2.Loads:
-        """The loads once nothing runs or waits and all blocks are free; fails if that does not come about."""
+        """The loads once no request is left and all blocks are free; fails if that does not happen."""
         return await self.until(lambda loads: loads.num_free_blocks == loads.num_blocks and not loads.num_waiting_reqs)
 
-    async def until(self, holds: Callable[[engine_pb2.Loads], bool]) -> engine_pb2.Loads:
-        """The first loads of which something holds."""
+    async def until(self, condition: Callable[[engine_pb2.Loads], bool]) -> engine_pb2.Loads:
+        """The first loads that fulfil ``condition``."""
         async with asyncio.timeout(30):
-            while not holds(loads := await self.loads()):  # noqa: ASYNC110  # nobody tells when loads change
+            while not condition(loads := await self.loads()):  # noqa: ASYNC110  # there is no event for changed loads
                 await asyncio.sleep(0.005)
         return loads
 
     async def until_health(self, *, serving: bool) -> None:
-        """Returns when the engine says so of itself."""
+        """Returns when the engine reports this status."""
         wanted = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
         async with asyncio.timeout(30):
             async for answer in self.health.Watch(health_pb2.HealthCheckRequest(service=self.service.service_names[0])):
@@ -101,7 +101,7 @@ def prompt(
     name: str = "r",
     **params: Any,
 ) -> engine_pb2.GenerateRequest:
-    """A request; a number for a prompt is its length."""
+    """A request; an integer as the prompt is its length."""
     return engine_pb2.GenerateRequest(
         request_id=name,
         input_ids=range(tokens) if isinstance(tokens, int) else tokens,

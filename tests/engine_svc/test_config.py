@@ -12,13 +12,13 @@ def load(monkeypatch: pytest.MonkeyPatch, *argv: str, **variables: str) -> Setti
     return Settings.load(list(argv))
 
 
-def test_a_model_is_all_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_model_is_the_only_required_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = load(monkeypatch, MODEL="some/model")
     assert (settings.port, settings.metrics_port, settings.block_size) == (50052, 9102, 16)
     assert (settings.simulated, settings.model_name, settings.dtype) == (False, "model", "auto")
 
 
-def test_a_model_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_model_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SettingsError, match="model"):
         load(monkeypatch)
     with pytest.raises(SettingsError, match="model"):
@@ -51,7 +51,7 @@ def test_flags_are_the_same_names(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=str,
 )
-def test_bad_settings_are_named(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], named: str) -> None:
+def test_invalid_settings_are_named(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], named: str) -> None:
     with pytest.raises(SettingsError, match=named):
         load(monkeypatch, MODEL="simulated", **variables)
 
@@ -100,13 +100,13 @@ def test_a_model_that_embeds_has_no_cache_and_no_sequences(
         load(monkeypatch, MODEL="real", **{name.upper(): value}).check_embedding()
 
 
-def test_a_step_has_room_for_every_sequence_of_a_model_that_generates(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_token_budget_is_at_least_max_num_seqs(monkeypatch: pytest.MonkeyPatch) -> None:
     load(monkeypatch, MODEL="real", MAX_NUM_SEQS="40", MAX_NUM_BATCHED_TOKENS="40").check_generation()
     with pytest.raises(SettingsError, match="max_num_batched_tokens must be at least max_num_seqs"):
         load(monkeypatch, MODEL="real", MAX_NUM_SEQS="41", MAX_NUM_BATCHED_TOKENS="40").check_generation()
 
 
-def test_how_much_to_speculate_says_nothing_without_speculation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_draft_sizes_are_errors_without_speculation(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SettingsError, match="num_speculative_tokens: for speculation only"):
         load(monkeypatch, MODEL="real", SPECULATION="off", NUM_SPECULATIVE_TOKENS="4")
 

@@ -1,4 +1,4 @@
-"""Constraints from the wire to the end of an output: what is refused, and what scheduling may not change."""
+"""Constraints from gRPC request to finished output: refusals, and independence of scheduling."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_wrong_tags_are_refused_by_name(state: int, start: list[int], end:
 @pytest.mark.parametrize(
     "params", [{"json_object": True}, {"json_object": False}, {"regex": "[0-9]+"}, {"json_schema": "{}"}, {}]
 )
-async def test_a_simulated_model_says_its_script_whatever_the_constraint(params: dict[str, Any]) -> None:
+async def test_a_simulated_model_plays_its_script_under_any_constraint(params: dict[str, Any]) -> None:
     async with serving() as served:
         assert tokens_of(await served.ask(prompt(simulate=script([65]), **params))) == [65, EOS]
         request = prompt(simulate=script([65]), **params)
@@ -81,7 +81,7 @@ async def test_a_simulated_model_says_its_script_whatever_the_constraint(params:
         assert tokens_of(await served.ask(request)) == [65, EOS]
 
 
-async def test_a_model_with_a_vocabulary_says_so() -> None:
+async def test_model_info_reports_constraint_support() -> None:
     async with serving() as served:
         info = await served.stub.GetModelInfo(engine_pb2.ModelInfoRequest())
     assert info.supports_constraints

@@ -7,10 +7,11 @@ import pytest
 import structlog
 from structlog.testing import LogCapture
 
-from engine_svc.execution.runner import DeviceLost, ScheduledSequence
-from engine_svc.output import RequestHead
-from engine_svc.request import Request, Sampled, Script
+from engine_svc.output import RequestHead, Sampled
+from engine_svc.request import Request, Script
+from engine_svc.runners.interface import DeviceLost
 from engine_svc.scheduling.capacity import Capacity
+from engine_svc.scheduling.step import ScheduledSequence
 from engine_svc.step_engine import MAX_STEP_FAULTS
 from svclib.errors import InternalError, InvalidRequest
 from tests.engine_svc import given
@@ -21,7 +22,7 @@ Tamper = Callable[[SequenceOf[ScheduledSequence], list[Sampled | Exception]], li
 
 
 class FaultyModel(PagedModel):
-    """A model whose results pass through ``tamper``."""
+    """A model whose results are changed by ``tamper``."""
 
     tamper: Tamper = staticmethod(lambda _batch, results: results)
 
@@ -85,7 +86,7 @@ def test_times_are_in_order() -> None:
     assert stats.num_preemptions == 0
 
 
-def test_cached_tokens_are_told() -> None:
+def test_cached_tokens_are_reported() -> None:
     running = engine()
     numbers = []
     for _ in range(2):
@@ -95,7 +96,7 @@ def test_cached_tokens_are_told() -> None:
 
 
 @pytest.mark.parametrize("caching", [True, False])
-def test_choices_share_the_prompt_and_go_their_own_ways(caching: bool) -> None:
+def test_choices_share_the_prompt_and_differ(caching: bool) -> None:
     running = engine(caching=caching)
     number = running.add(given.request(21, 5, n=4))
     running.run()
@@ -109,7 +110,7 @@ def test_choices_share_the_prompt_and_go_their_own_ways(caching: bool) -> None:
 
 @pytest.mark.parametrize("cut", [1, 4, 11])
 @pytest.mark.parametrize("num_blocks", [64, 9])
-def test_a_resumed_request_is_told_the_rest(cut: int, num_blocks: int) -> None:
+def test_a_resumed_request_yields_the_rest(cut: int, num_blocks: int) -> None:
     running = engine(num_blocks=num_blocks, chunk=3)
     prompt = list(range(1, 11))
     expected = expected_output(prompt, 0, 12)
@@ -123,7 +124,7 @@ def test_a_resumed_request_is_told_the_rest(cut: int, num_blocks: int) -> None:
         assert running.answers[number].heads[0].num_cached_tokens <= len(prompt)
 
 
-def test_a_stopped_choice_says_no_more_and_the_others_go_on() -> None:
+def test_a_stopped_choice_yields_no_more_and_the_others_continue() -> None:
     running = engine()
     number = running.add(given.request(6, 5, n=3))
     running.step()
@@ -178,7 +179,7 @@ def test_two_requests_in_a_pool_for_one_get_what_a_large_pool_gives(caching: boo
     assert answers[0] == answers[1]
 
 
-def test_preemption_is_told_in_the_stats() -> None:
+def test_preemptions_are_reported_in_the_stats() -> None:
     running = engine(8, 4)
     numbers = [running.add(given.request([first, 2, 3], 22)) for first in (1, 2)]
     running.run()
@@ -197,7 +198,7 @@ def test_two_long_prompts_in_a_small_pool_both_finish_in_bounded_time() -> None:
     assert steps <= 2 * (4 + 8)
 
 
-def test_what_never_fits_is_refused_and_the_rest_goes_on() -> None:
+def test_requests_that_never_fit_are_refused_and_the_rest_continues() -> None:
     capacity = Capacity(max_model_len=1024, block_size=16, num_blocks=4)
     with pytest.raises(InvalidRequest):
         capacity.max_tokens(80, 1)
@@ -240,7 +241,7 @@ def test_a_token_outside_the_vocabulary_ends_its_request_alone(token_id: int) ->
     assert running.sample("vllm:request_success_total", finished_reason="error") == 1
 
 
-def test_a_bad_token_behind_good_ones_is_noticed() -> None:
+def test_an_invalid_token_after_valid_ones_is_noticed() -> None:
     running = engine()
     model_of(running).tamper = only("bad", lambda _result: Sampled((1, 2, -1)))
     number = running.add(given.request(2, 2, name="bad"))
@@ -259,7 +260,7 @@ def test_an_exception_for_one_sequence_ends_its_request_alone() -> None:
     assert error.message == "internal error"
 
 
-def test_a_fault_that_is_meant_for_the_client_keeps_its_message() -> None:
+def test_a_service_error_keeps_its_message() -> None:
     running = engine()
     model_of(running).tamper = only("bad", lambda _result: InvalidRequest("no such grammar", param="response_format"))
     number = running.add(given.request(2, 4, name="bad"))
@@ -269,7 +270,7 @@ def test_a_fault_that_is_meant_for_the_client_keeps_its_message() -> None:
     assert error.param == "response_format"
 
 
-def test_a_clients_fault_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_request_is_not_counted_as_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     # A log of its own: the common one leaves out what a test before may have set below its level.
     logged = LogCapture()
     own = structlog.wrap_logger(None, processors=[logged], wrapper_class=structlog.BoundLogger)
@@ -311,7 +312,7 @@ def test_faults_in_all_choices_are_one_failure() -> None:
     assert running.sample("vllm:request_success_total", finished_reason="error") == 3
 
 
-def test_a_failed_step_ends_the_requests_in_it_and_the_engine_goes_on() -> None:
+def test_a_failed_step_ends_the_requests_in_it_and_the_engine_continues() -> None:
     running = engine(chunk=4)
     numbers = [running.add(given.request(length, 4, name=str(length))) for length in (2, 30)]
     model_of(running).tamper = failing
@@ -326,7 +327,7 @@ def test_a_failed_step_ends_the_requests_in_it_and_the_engine_goes_on() -> None:
     assert running.sample("pellucid_engine_step_faults_total") == 1
 
 
-def test_a_failed_step_spares_those_that_were_not_in_it() -> None:
+def test_a_failed_step_does_not_end_other_requests() -> None:
     running = engine()
     numbers = [running.add(given.request([number], 2)) for number in range(1, 12)]
     model_of(running).tamper = failing
@@ -347,7 +348,7 @@ def test_results_that_do_not_match_the_batch_are_a_failed_step() -> None:
     assert isinstance(running.answers[number].error, InternalError)
 
 
-def test_steps_that_fail_one_after_another_mean_that_the_device_is_lost() -> None:
+def test_too_many_failed_steps_in_a_row_mean_that_the_device_is_lost() -> None:
     running = engine()
     model_of(running).tamper = failing
     for _ in range(MAX_STEP_FAULTS - 1):
@@ -358,7 +359,7 @@ def test_steps_that_fail_one_after_another_mean_that_the_device_is_lost() -> Non
         running.step()
 
 
-def test_a_good_step_between_bad_ones_starts_the_count_again() -> None:
+def test_a_successful_step_resets_the_count_of_failures() -> None:
     running = engine()
     for _ in range(2 * MAX_STEP_FAULTS):
         for tamper in (failing, FaultyModel.tamper):
@@ -433,7 +434,7 @@ STATES = [waiting, prefilling, decoding, asleep, preempted, finished]
 @pytest.mark.parametrize("n", [1, 3])
 @pytest.mark.parametrize("caching", [True, False])
 @pytest.mark.parametrize("leave", ["abort", "stop_first", "stop_all"])
-def test_leaving_in_every_state(reach: Callable[[Running, Request], int], n: int, caching: bool, leave: str) -> None:
+def test_abort_in_every_state(reach: Callable[[Running, Request], int], n: int, caching: bool, leave: str) -> None:
     running = engine(60, 4, chunk=4, caching=caching)
     number = reach(running, given.request([5, 6, 7, 8, 9, 10], 40, n=n, name="leaver"))
     match leave:
@@ -453,14 +454,14 @@ def test_leaving_in_every_state(reach: Callable[[Running, Request], int], n: int
     assert all(answer.finish_reasons == {0: "length"} for answer in others)
 
 
-def test_nothing_happens_to_requests_that_are_not_there() -> None:
+def test_unknown_requests_are_ignored() -> None:
     running = engine()
     running.abort(5)
     running.stop_choice(5, 0)
     assert running.run() == 0
 
 
-def test_an_aborted_request_is_silent_and_counted() -> None:
+def test_an_aborted_request_yields_nothing_and_is_counted() -> None:
     running = engine()
     number = running.add(given.request(6, 50, n=3))
     running.step()
@@ -472,7 +473,7 @@ def test_an_aborted_request_is_silent_and_counted() -> None:
     assert running.sample("vllm:request_success_total", finished_reason="abort") == 3
 
 
-def test_two_hundred_requests_abandoned_at_all_moments_leave_no_block_behind() -> None:
+def test_two_hundred_requests_aborted_at_any_moment_leak_no_block() -> None:
     running = engine(40, 4, chunk=8)
     for round_number in range(200):
         number = running.add(given.request([round_number % 7] * 11, 12, n=1 + round_number % 3))
@@ -494,8 +495,8 @@ def test_loads_follow_the_scheduler() -> None:
     assert (running.engine.loads.num_running, running.engine.loads.num_free_blocks) == (0, 64)
 
 
-def test_a_script_means_nothing_to_a_real_model() -> None:
-    """The border refuses it; inside it is only data that the simulated runner reads."""
+def test_a_real_model_ignores_a_script() -> None:
+    """Such a request is refused before the engine; inside, only the simulated runner reads scripts."""
     running = engine()
     number = running.add(given.request(2, 2, script=Script(((1,),))))
     running.run()

@@ -7,8 +7,8 @@ import pytest
 
 from engine_svc.config import Settings
 from engine_svc.embedding.interface import EmbedderInfo
-from engine_svc.execution.runner import RunnerInfo
 from engine_svc.loading import load_model, load_runner, speculation_of
+from engine_svc.runners.interface import RunnerInfo
 from engine_svc.scheduling.speculation import Speculation
 from protos import simulated
 from svclib.config import SettingsError
@@ -46,7 +46,7 @@ def test_the_context_can_be_set() -> None:
     ("speculation", "batch_invariant", "expected"),
     [("auto", True, True), ("auto", False, False), ("ngram", False, True), ("off", True, False)],
 )
-def test_by_default_guesses_are_made_where_they_cannot_change_a_bit(
+def test_by_default_batch_invariant_models_speculate(
     speculation: Literal["auto", "ngram", "off"], batch_invariant: bool, expected: bool
 ) -> None:
     info = RunnerInfo("m", "m", "float32", "float32", 9, 9, 9, (0,), batch_invariant=batch_invariant)
@@ -56,7 +56,7 @@ def test_by_default_guesses_are_made_where_they_cannot_change_a_bit(
     assert found == (Speculation(num_tokens=8, max_step_tokens=32) if expected else None)
 
 
-def test_how_far_to_guess_can_be_set() -> None:
+def test_the_number_of_draft_tokens_can_be_set() -> None:
     settings = Settings(model="real", speculation="ngram", num_speculative_tokens=3, max_speculative_step_tokens=9)
     info = RunnerInfo("m", "m", "float32", "float32", 9, 9, 9, (0,))
 
@@ -68,7 +68,7 @@ def test_real_weights_that_are_not_there(tmp_path: Path) -> None:
         load_runner(Settings(model=str(tmp_path / "nothing")))
 
 
-def test_a_model_is_loaded_for_what_it_is_for(tmp_path: Path) -> None:
+def test_a_model_is_loaded_for_its_task(tmp_path: Path) -> None:
     encoder = tiny.save(tiny_encoders.random_encoder(tiny_encoders.bert()), tmp_path / "encoder")
     decoder = tiny.save(tiny.random_model(tiny.llama()), tmp_path / "decoder")
 
@@ -95,7 +95,7 @@ def test_a_small_pass_is_for_embedding_models_only(tmp_path: Path) -> None:
         load_model(Settings(model="simulated", max_num_batched_tokens=8))
 
 
-def test_a_setting_that_an_embedding_model_does_not_mind_is_refused(tmp_path: Path) -> None:
+def test_a_setting_without_effect_on_an_embedding_model_is_refused(tmp_path: Path) -> None:
     folder = tiny.save(tiny_encoders.random_encoder(tiny_encoders.bert()), tmp_path)
 
     with pytest.raises(SettingsError, match="num_blocks: for models that generate only"):

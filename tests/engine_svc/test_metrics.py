@@ -61,7 +61,7 @@ def test_everything_else_is_ours_by_name() -> None:
     assert all(name.startswith(("vllm:", "pellucid_engine_")) for name in exported())
 
 
-def test_loads_are_read_when_asked() -> None:
+def test_loads_are_read_at_each_scrape() -> None:
     registry, loads = CollectorRegistry(), [Loads(0, 0, 8), Loads(3, 5, 2)]
     EngineMetrics(registry, "m").watch_loads(lambda: loads[-1], 8)
     labels = {"model_name": "m"}
@@ -95,7 +95,7 @@ def test_queries_and_hits_count_each_prompt_once() -> None:
 
 
 @pytest.mark.parametrize("caching", [True, False])
-def test_choices_are_charged_for_their_prompt_once(caching: bool) -> None:
+def test_choices_count_their_prompt_once(caching: bool) -> None:
     running = Running(PagedModel(64, 4), given.scheduler(64, 4, caching=caching))
     running.add(given.request(10, 5, n=4))
     running.run()

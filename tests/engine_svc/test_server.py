@@ -18,8 +18,9 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from engine_svc.execution.runner import DeviceLost, ScheduledSequence
-from engine_svc.request import Sampled
+from engine_svc.output import Sampled
+from engine_svc.runners.interface import DeviceLost
+from engine_svc.scheduling.step import ScheduledSequence
 from protos.v1 import engine_pb2, engine_pb2_grpc
 from svclib.errors import Unavailable
 from tests.engine_svc.paged_model import PagedModel
@@ -29,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Stuck(PagedModel):
-    """A model whose steps hang until they are let go."""
+    """A model whose steps hang until released."""
 
     def __init__(self) -> None:
         super().__init__(64, 16)
@@ -66,7 +67,7 @@ async def test_waiting_for_a_delayed_step_is_no_stall() -> None:
         assert tokens_of(await asking)[0] == 65
 
 
-async def test_a_lost_engine_says_so_and_asks_the_process_to_end() -> None:
+async def test_a_failed_engine_reports_not_ready_and_ends_the_process() -> None:
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, told.set)
@@ -83,7 +84,7 @@ async def test_a_lost_engine_says_so_and_asks_the_process_to_end() -> None:
         loop.remove_signal_handler(signal.SIGTERM)
 
 
-async def test_draining_lets_running_requests_end_and_takes_no_more() -> None:
+async def test_draining_finishes_running_requests_and_refuses_new_ones() -> None:
     async with serving() as served:
         async with served.open(prompt(simulate=script(*[[65]] * 10, delay_ms=20))) as stream:
             last = await anext(stream)

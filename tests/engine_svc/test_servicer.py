@@ -20,7 +20,7 @@ async def refused(served: Served, request: engine_pb2.GenerateRequest) -> Servic
     return caught.value
 
 
-async def test_a_script_comes_out_as_it_went_in() -> None:
+async def test_a_script_is_emitted_step_by_step() -> None:
     async with serving() as served:
         event = await served.ask(prompt(simulate=script([72], [101, 108], [108, 111])))
     assert tokens_of(event) == [72, 101, 108, 108, 111, EOS]
@@ -47,7 +47,7 @@ async def test_a_slow_reader_gets_several_chunks_at_once() -> None:
     assert len(rest) < 10
 
 
-async def test_the_first_event_counts_and_the_last_one_sums_up() -> None:
+async def test_the_first_event_has_counts_and_the_last_has_stats() -> None:
     async with serving() as served:
         first = await served.ask(prompt(40, max_tokens=3, seed=7))
         second = await served.ask(prompt(40, max_tokens=3, seed=0))
@@ -69,7 +69,7 @@ async def test_a_seed_is_drawn_and_can_be_used_again() -> None:
     assert tokens_of(one) == tokens_of(again) != tokens_of(other)
 
 
-async def test_absent_max_tokens_leave_the_answer_open() -> None:
+async def test_absent_max_tokens_make_the_request_open_ended() -> None:
     async with serving(max_model_len=200) as served:
         open_ended = await served.ask(prompt(10))
         to_the_end = await served.ask(prompt(10, ignore_eos=True))
@@ -114,7 +114,7 @@ async def test_too_many_log_probabilities_of_the_prompt_are_refused_by_name() ->
 
 
 @pytest.mark.parametrize("n", [2, 5])
-async def test_choices_come_side_by_side(n: int) -> None:
+async def test_choices_are_interleaved(n: int) -> None:
     async with serving() as served:
         event = await served.ask(prompt(40, n=n, max_tokens=10, seed=1))
     texts = [tokens_of(event, index) for index in range(n)]
@@ -123,7 +123,7 @@ async def test_choices_come_side_by_side(n: int) -> None:
     assert [finish_of(event, index) for index in range(n)] == [["length"]] * n
 
 
-async def test_a_stopped_choice_ends_and_the_others_go_on() -> None:
+async def test_a_stopped_choice_ends_and_the_others_continue() -> None:
     said: dict[int, list[int]] = {0: [], 1: []}
     request = prompt(n=2, simulate=script(*[[65]] * 30, delay_ms=20))
     async with serving() as served, served.open(request) as stream:
@@ -160,7 +160,7 @@ async def test_stopping_every_choice_ends_the_request_with_its_stats() -> None:
         await served.until_idle()
 
 
-async def test_stopping_a_choice_that_is_not_there() -> None:
+async def test_stopping_an_unknown_choice_is_refused() -> None:
     async with serving() as served, served.open(prompt(simulate=script(*[[65]] * 1000, delay_ms=20))) as stream:
         stream.send(engine_pb2.StopChoices(indices=[1]))
         with pytest.raises(InvalidRequest):
@@ -202,7 +202,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-async def test_bad_requests_are_refused_by_name_and_the_next_one_works() -> None:
+async def test_invalid_requests_are_refused_by_name_and_the_next_one_works() -> None:
     async with serving() as served:
         for arguments, param in BAD:
             error = await refused(served, prompt(**arguments))
@@ -213,7 +213,7 @@ async def test_bad_requests_are_refused_by_name_and_the_next_one_works() -> None
 
 
 async def test_zero_is_a_value() -> None:
-    """Every field that is present counts, also when it is what an absent one would read as."""
+    """Every present field is kept, also when it equals the protobuf default."""
     async with serving() as served:
         zeros = await served.ask(
             prompt(
@@ -257,14 +257,14 @@ async def test_a_prompt_beyond_the_context_is_refused_two_hundred_times() -> Non
         assert finish_of(await served.ask(prompt(50, max_tokens=3))) == ["length"]
 
 
-async def test_what_no_pool_can_hold_is_refused_at_once() -> None:
+async def test_a_request_larger_than_the_cache_is_refused_at_once() -> None:
     async with serving(num_blocks=4, block_size=16, max_model_len=1024) as served:
         error = await refused(served, prompt(80, max_tokens=1))
         assert isinstance(error, InvalidRequest)
         assert finish_of(await served.ask(prompt(8, max_tokens=4))) == ["length"]
 
 
-async def test_a_full_queue_refuses_and_a_place_is_free_again_at_once() -> None:
+async def test_a_full_queue_refuses_and_slots_are_released_at_once() -> None:
     forever = script([65], repeat=1000, delay_ms=1000)
     async with serving(max_num_seqs=1, max_waiting=4) as served:
         async with served.open(prompt(n=3, simulate=forever)), served.open(prompt(n=2, simulate=forever)):
@@ -342,7 +342,7 @@ async def test_the_model_describes_itself() -> None:
     )
 
 
-async def test_loads_count_who_runs_and_who_waits() -> None:
+async def test_loads_count_running_and_waiting_sequences() -> None:
     forever = script([65], repeat=1000, delay_ms=1000)
     async with serving(max_num_seqs=2, num_blocks=50) as served:
         async with served.open(prompt(20, n=5, simulate=forever)):
@@ -370,7 +370,7 @@ async def test_a_fault_in_one_request_is_an_internal_error_for_it_alone() -> Non
 
 
 @pytest.mark.parametrize("promised", [True, False])
-async def test_a_model_that_promises_to_be_deterministic_says_so(promised: bool) -> None:
+async def test_model_info_reports_batch_invariance(promised: bool) -> None:
     model = PagedModel(64, 16)
     model._info = replace(model.info, batch_invariant=promised)
     async with serving(lambda _settings: model) as served:
@@ -378,7 +378,7 @@ async def test_a_model_that_promises_to_be_deterministic_says_so(promised: bool)
 
 
 @pytest.mark.parametrize("cut", range(6))
-async def test_a_resumed_request_goes_on_where_it_was(cut: int) -> None:
+async def test_a_resumed_request_continues_where_it_was(cut: int) -> None:
     request = prompt(40, simulate=script([65, 66], [], [67], [68, 69]), max_tokens=9, seed=3)
     resumed = engine_pb2.GenerateRequest()
     resumed.CopyFrom(request)
@@ -407,7 +407,7 @@ async def test_a_choice_resumed_alone_gives_the_same_tokens(cut: int) -> None:
 
 
 @pytest.mark.parametrize(("index", "params"), [(1, {"n": 2}), (128, {})])
-async def test_a_choice_that_cannot_be_is_refused(index: int, params: dict[str, Any]) -> None:
+async def test_an_invalid_choice_index_is_refused(index: int, params: dict[str, Any]) -> None:
     request = prompt(4, **params)
     request.choice_index = index
     async with serving() as served:

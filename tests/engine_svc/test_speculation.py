@@ -1,4 +1,4 @@
-"""Speculation changes when tokens come, and nothing else: all of an answer is the same with it and without.
+"""Speculation is lossless: outputs are the same with it and without.
 
 The model gives logits that are a function of the whole history, few tokens to choose from, and favours what followed
 before; the sampler, the scheduler and the engine are the real ones.
@@ -15,11 +15,13 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine_svc.execution.runner import RunnerInfo, ScheduledSequence
-from engine_svc.request import Request, Sampled, SamplingParams, TokenLogprobs
+from engine_svc.output import Sampled, TokenLogprobs
+from engine_svc.request import Request, SamplingParams
+from engine_svc.runners.interface import RunnerInfo
 from engine_svc.sampling.sampler import Sampler
 from engine_svc.scheduling.sequence import Sequence
 from engine_svc.scheduling.speculation import Speculation
+from engine_svc.scheduling.step import ScheduledSequence
 from tests.engine_svc.given import Answer, Running, scheduler
 
 VOCAB_SIZE = 7
@@ -27,7 +29,7 @@ EOS = 6
 
 
 class HistoryModel:
-    """A runner whose logits follow from the tokens before; ``broken_after`` has logits that are no numbers."""
+    """A runner whose logits are a function of the tokens before; after ``broken_after`` they are NaN."""
 
     def __init__(self, num_blocks: int, *, broken_after: int | None = None) -> None:
         self._info = RunnerInfo("history", "history", "none", "none", VOCAB_SIZE, 1024, num_blocks, (EOS,))
@@ -63,7 +65,7 @@ class HistoryModel:
 
 @dataclass(frozen=True)
 class Pool:
-    """How an engine is laid out."""
+    """The limits of an engine."""
 
     num_blocks: int
     block_size: int
@@ -128,13 +130,13 @@ speculations = st.builds(Speculation, num_tokens=st.sampled_from([1, 3, 8]), max
 
 
 def said(answer: Answer, index: int) -> tuple[list[int], list[TokenLogprobs], Any, Any]:
-    """All that a client hears of a choice, whatever the messages it came in."""
+    """The whole output of a choice, independent of its chunks."""
     chunks = [chunk for chunk in answer.chunks if chunk.index == index]
     logprobs = [one for chunk in chunks for one in chunk.logprobs]
     return answer.token_ids[index], logprobs, chunks[-1].finish_reason, chunks[-1].matched_token_id
 
 
-def all_said(running: Running) -> list[Any]:
+def all_outputs(running: Running) -> list[Any]:
     return [[said(answer, index) for index in sorted(answer.token_ids)] for answer in running.answers.values()]
 
 
@@ -148,26 +150,26 @@ def test_answers_are_the_same_with_speculation_and_without(
     given_requests: list[Request], pool: Pool, speculation: Speculation
 ) -> None:
     plain = pool.run(given_requests, None)
-    guessing = pool.run(given_requests, speculation)
+    speculative = pool.run(given_requests, speculation)
 
-    assert all_said(guessing) == all_said(plain)
-    for answer, request in zip(guessing.answers.values(), given_requests, strict=True):
+    assert all_outputs(speculative) == all_outputs(plain)
+    for answer, request in zip(speculative.answers.values(), given_requests, strict=True):
         assert answer.error is None
         if request.sampling_params.logprobs is not None:
             assert all(len(chunk.logprobs) == len(chunk.token_ids) for chunk in answer.chunks)
     for name in ("generation_tokens", "prompt_tokens"):
-        assert guessing.sample(f"vllm:{name}_total") == plain.sample(f"vllm:{name}_total")
+        assert speculative.sample(f"vllm:{name}_total") == plain.sample(f"vllm:{name}_total")
 
 
 def test_a_loop_takes_fewer_steps() -> None:
     pool = Pool(20, 4, 64, 8, caching=True)
 
-    plain, guessing = pool.run([LOOPING], None), pool.run([LOOPING], Speculation(8, 64))
+    plain, speculative = pool.run([LOOPING], None), pool.run([LOOPING], Speculation(8, 64))
 
-    plain_steps, steps = (one.sample("pellucid_engine_step_seconds_count") for one in (plain, guessing))
+    plain_steps, steps = (one.sample("pellucid_engine_step_seconds_count") for one in (plain, speculative))
     assert plain_steps == 40
     assert steps < 32
-    assert guessing.sample("vllm:spec_decode_num_accepted_tokens_total") == 40 - steps
+    assert speculative.sample("vllm:spec_decode_num_accepted_tokens_total") == 40 - steps
 
 
 def test_preempted_answers_are_the_same() -> None:
@@ -177,11 +179,11 @@ def test_preempted_answers_are_the_same() -> None:
         for number in range(3)
     ]
 
-    plain, guessing = pool.run(given_requests, None), pool.run(given_requests, Speculation(8, 64))
+    plain, speculative = pool.run(given_requests, None), pool.run(given_requests, Speculation(8, 64))
 
-    assert all_said(guessing) == all_said(plain)
-    assert guessing.sample("vllm:num_preemptions_total") > 0
-    assert guessing.sample("vllm:spec_decode_num_accepted_tokens_total") > 0
+    assert all_outputs(speculative) == all_outputs(plain)
+    assert speculative.sample("vllm:num_preemptions_total") > 0
+    assert speculative.sample("vllm:spec_decode_num_accepted_tokens_total") > 0
 
 
 @settings(max_examples=30)
@@ -189,13 +191,15 @@ def test_preempted_answers_are_the_same() -> None:
 def test_a_fault_comes_at_the_same_token(
     given_requests: list[Request], broken_after: int, speculation: Speculation
 ) -> None:
-    """Also when it is behind drafts that were right; drafts that were wrong have no faults."""
+    """Also after accepted drafts; rejected drafts cause no fault."""
     pool = Pool(60, 4, 64, 8, caching=True)
 
     plain = pool.run(given_requests, None, broken_after=broken_after)
-    guessing = pool.run(given_requests, speculation, broken_after=broken_after)
+    speculative = pool.run(given_requests, speculation, broken_after=broken_after)
 
-    for answer, other, request in zip(plain.answers.values(), guessing.answers.values(), given_requests, strict=True):
+    for answer, other, request in zip(
+        plain.answers.values(), speculative.answers.values(), given_requests, strict=True
+    ):
         assert (answer.error is None) == (other.error is None)
         if request.sampling_params.n == 1 or answer.error is None:
             assert answer.token_ids == other.token_ids

@@ -12,19 +12,20 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from engine_svc.engine import Engine
-from engine_svc.execution.runner import DeviceLost, Runner, ScheduledSequence
-from engine_svc.executors.simulated.runner import SimulatedRunner
 from engine_svc.heartbeat import Heartbeat
 from engine_svc.metrics import EngineMetrics
-from engine_svc.output import RequestOutput
-from engine_svc.request import Request, Sampled, Script
+from engine_svc.output import RequestOutput, Sampled
+from engine_svc.request import Request, Script
+from engine_svc.runners.interface import DeviceLost, Runner
+from engine_svc.runners.simulated.runner import SimulatedRunner
 from engine_svc.scheduling.capacity import Slots
+from engine_svc.scheduling.step import ScheduledSequence
 from engine_svc.step_loop import StepLoop
 from svclib.errors import Overloaded, Unavailable
 from tests.engine_svc import given
-from tests.engine_svc.executors.simulated.test_runner import INFO
 from tests.engine_svc.given import Answer
 from tests.engine_svc.paged_model import PagedModel, expected_output
+from tests.engine_svc.runners.simulated.test_runner import INFO
 
 
 class Gate(PagedModel):
@@ -56,22 +57,22 @@ class PanicException(BaseException):
 
 
 class CountingHeartbeat(Heartbeat):
-    num_paid = 0
+    num_steps_done = 0
 
-    def pay(self) -> None:
-        self.num_paid += 1
-        super().pay()
+    def step_done(self) -> None:
+        self.num_steps_done += 1
+        super().step_done()
 
 
-class Ear(Answer):
+class AwaitableAnswer(Answer):
     """An answer that can be awaited."""
 
     def __init__(self) -> None:
         super().__init__()
         self.over = asyncio.Event()
 
-    def hear(self, output: RequestOutput) -> None:
-        super().hear(output)
+    def add(self, output: RequestOutput) -> None:
+        super().add(output)
         if self.is_over:
             self.over.set()
 
@@ -98,32 +99,32 @@ async def running(
         await loop.stop()
 
 
-async def heard(ear: Ear) -> Ear:
+async def finished(answer: AwaitableAnswer) -> AwaitableAnswer:
     async with asyncio.timeout(30):
-        await ear.over.wait()
-    return ear
+        await answer.over.wait()
+    return answer
 
 
-async def test_requests_go_in_and_answers_come_out() -> None:
-    ears = [Ear() for _ in range(20)]
+async def test_many_requests_get_their_outputs() -> None:
+    answers = [AwaitableAnswer() for _ in range(20)]
     async with running(PagedModel(64, 4)) as loop:
-        for number, ear in enumerate(ears):
-            loop.submit(given.request([number, 2, 3], 5, n=1 + number % 2), ear.hear)
-        for number, ear in enumerate(ears):
-            assert (await heard(ear)).token_ids[0] == expected_output([number, 2, 3], 0, 5)
+        for number, answer in enumerate(answers):
+            loop.submit(given.request([number, 2, 3], 5, n=1 + number % 2), answer.add)
+        for number, answer in enumerate(answers):
+            assert (await finished(answer)).token_ids[0] == expected_output([number, 2, 3], 0, 5)
 
 
 async def test_listeners_are_called_on_the_event_loop() -> None:
     threads = set()
-    ear = Ear()
+    answer = AwaitableAnswer()
 
     def listen(output: RequestOutput) -> None:
         threads.add(threading.get_ident())
-        ear.hear(output)
+        answer.add(output)
 
     async with running(PagedModel(64, 4)) as loop:
         loop.submit(given.request(), listen)
-        await heard(ear)
+        await finished(answer)
     assert threads == {threading.get_ident()}
 
 
@@ -138,55 +139,55 @@ async def test_one_call_a_step_however_many_requests(monkeypatch: pytest.MonkeyP
         return call_soon_threadsafe(callback, *args)
 
     model = Gate()
-    ears = [Ear() for _ in range(8)]
+    answers = [AwaitableAnswer() for _ in range(8)]
     async with running(model) as loop:
         monkeypatch.setattr(event_loop, "call_soon_threadsafe", counting)
-        for number, ear in enumerate(ears):
-            loop.submit(given.request([number], 5), ear.hear)
+        for number, answer in enumerate(answers):
+            loop.submit(given.request([number], 5), answer.add)
         model.open.set()
-        for ear in ears:
-            await heard(ear)
+        for answer in answers:
+            await finished(answer)
         monkeypatch.undo()
     assert len(calls) <= model.num_steps
     assert max(len(outputs) for (outputs,) in calls) == 8
 
 
-async def test_nothing_is_heard_after_an_abort() -> None:
-    model, ear = Gate(), Ear()
+async def test_no_output_after_an_abort() -> None:
+    model, answer = Gate(), AwaitableAnswer()
     async with running(model) as loop:
-        number = loop.submit(given.request(4, 50), ear.hear)
+        number = loop.submit(given.request(4, 50), answer.add)
         await asyncio.to_thread(model.entered.wait, 30)
         loop.abort(number)
         loop.abort(number)
         model.open.set()
-        later = Ear()
-        loop.submit(given.request([9], 2), later.hear)
-        await heard(later)
-    assert not ear.chunks
-    assert not ear.is_over
+        later = AwaitableAnswer()
+        loop.submit(given.request([9], 2), later.add)
+        await finished(later)
+    assert not answer.chunks
+    assert not answer.is_over
 
 
-async def test_aborts_free_places_at_once_and_blocks_with_the_next_step() -> None:
-    model, ear = Gate(), Ear()
+async def test_aborts_release_slots_at_once_and_blocks_with_the_next_step() -> None:
+    model, answer = Gate(), AwaitableAnswer()
     async with running(model, max_waiting=0) as loop:
-        numbers = [loop.submit(given.request([number], 50, n=2), ear.hear) for number in range(4)]
+        numbers = [loop.submit(given.request([number], 50, n=2), answer.add) for number in range(4)]
         await asyncio.to_thread(model.entered.wait, 30)
         with pytest.raises(Overloaded):
-            loop.submit(given.request(), ear.hear)
+            loop.submit(given.request(), answer.add)
         for number in numbers:
             loop.abort(number)
         assert loop.loads.num_waiting == 0
-        last = Ear()
-        loop.submit(given.request([9], 2, n=8), last.hear)
+        last = AwaitableAnswer()
+        loop.submit(given.request([9], 2, n=8), last.add)
         model.open.set()
-        await heard(last)
+        await finished(last)
         assert loop.loads.num_free_blocks == 64
 
 
-async def test_requests_on_their_way_count_as_waiting() -> None:
-    model, ear = Gate(), Ear()
+async def test_queued_commands_count_as_waiting() -> None:
+    model, answer = Gate(), AwaitableAnswer()
     async with running(model) as loop:
-        numbers = [loop.submit(given.request([number], 2), ear.hear) for number in range(3)]
+        numbers = [loop.submit(given.request([number], 2), answer.add) for number in range(3)]
         assert loop.loads.num_running + loop.loads.num_waiting == 3
         for number in numbers:
             loop.abort(number)
@@ -194,55 +195,55 @@ async def test_requests_on_their_way_count_as_waiting() -> None:
 
 
 async def test_stopping_a_choice() -> None:
-    model, ear = Gate(), Ear()
+    model, answer = Gate(), AwaitableAnswer()
     engine = engine_of(model)
     async with running(engine) as loop:
-        number = loop.submit(given.request([1, 2], 50, n=2), ear.hear)
+        number = loop.submit(given.request([1, 2], 50, n=2), answer.add)
         loop.command(lambda: engine.stop_choice(number, 0))
         model.open.set()
-        await heard(ear)
+        await finished(answer)
         loop.command(lambda: engine.stop_choice(number, 1))
-    assert ear.finish_reasons == {1: "length"}
+    assert answer.finish_reasons == {1: "length"}
 
 
 @pytest.mark.parametrize("model", [Doomed, Panicking])
-async def test_the_loss_of_the_device_is_told_to_everybody_once(model: type[PagedModel]) -> None:
+async def test_a_lost_device_fails_every_request_once(model: type[PagedModel]) -> None:
     deaths: list[str] = []
-    ears = [Ear() for _ in range(12)]
+    answers = [AwaitableAnswer() for _ in range(12)]
     async with running(model(64, 4), deaths=deaths) as loop:
-        for ear in ears:
-            loop.submit(given.request(), ear.hear)
-        for ear in ears:
-            assert isinstance((await heard(ear)).error, Unavailable)
+        for answer in answers:
+            loop.submit(given.request(), answer.add)
+        for answer in answers:
+            assert isinstance((await finished(answer)).error, Unavailable)
         with pytest.raises(Unavailable):
-            loop.submit(given.request(), ears[0].hear)
+            loop.submit(given.request(), answers[0].add)
     assert deaths == ["died"]
 
 
-async def test_an_idle_loop_and_a_sleeping_one_use_no_processor() -> None:
+async def test_an_idle_loop_and_a_sleeping_one_use_no_cpu() -> None:
     process = psutil.Process()
 
     def spent(thread_id: int) -> float:
         return next(thread.user_time + thread.system_time for thread in process.threads() if thread.id == thread_id)
 
-    ear, quick = Ear(), Ear()
+    answer, quick = AwaitableAnswer(), AwaitableAnswer()
     async with running(SimulatedRunner(INFO)) as loop:
         thread_id = loop._thread.native_id
         assert thread_id is not None
-        loop.submit(given.request(4, 4, script=Script(((65,),), delay=3600.0)), ear.hear)
-        loop.submit(given.request([3], 4), quick.hear)
-        await heard(quick)
+        loop.submit(given.request(4, 4, script=Script(((65,),), delay=3600.0)), answer.add)
+        loop.submit(given.request([3], 4), quick.add)
+        await finished(quick)
         before = spent(thread_id)
         await asyncio.sleep(0.3)
         assert spent(thread_id) - before <= 0.03
 
 
 async def test_every_step_is_a_beat() -> None:
-    model, ear, heartbeat = PagedModel(64, 4), Ear(), CountingHeartbeat(60.0)
+    model, answer, heartbeat = PagedModel(64, 4), AwaitableAnswer(), CountingHeartbeat(60.0)
     async with running(model, heartbeat=heartbeat) as loop:
-        loop.submit(given.request(4, 9), ear.hear)
-        await heard(ear)
-    assert heartbeat.num_paid == model.num_steps == 9
+        loop.submit(given.request(4, 9), answer.add)
+        await finished(answer)
+    assert heartbeat.num_steps_done == model.num_steps == 9
 
 
 async def test_stopping_an_idle_loop_ends_its_thread() -> None:

@@ -24,7 +24,7 @@ from svclib.errors import InvalidRequest
 VOCAB = 5000
 NAN, INF = float("nan"), float("inf")
 SINGLE_0_01 = SamplingParamsMessage(repetition_penalty=0.01).repetition_penalty
-"""As it comes off the wire, in single precision."""
+"""In single precision, as it arrives over gRPC."""
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_good_values_at_the_limits(params: dict[str, Any]) -> None:
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_bad_values_are_refused_by_name(param: str, value: Any) -> None:
+def test_invalid_values_are_refused_by_name(param: str, value: Any) -> None:
     with pytest.raises(InvalidRequest) as caught:
         check_sampling(replace(SamplingParams(), **{param: value}), VOCAB)
     assert caught.value.param == param

@@ -54,13 +54,13 @@ def qwen3(**changes: Any) -> Qwen3Config:
 
 
 def gemma2(**changes: Any) -> Gemma2Config:
-    """Caps so low that they bite."""
+    """Softcaps low enough to have an effect."""
     caps = {"attn_logit_softcapping": 3.0, "final_logit_softcapping": 2.0}
     return Gemma2Config(**(SIZES | caps | {"head_dim": 6, "query_pre_attn_scalar": 5, "sliding_window": 16} | changes))
 
 
 def gemma3(**changes: Any) -> Gemma3TextConfig:
-    """Two layers with a window, one without, and again."""
+    """Two layers with a sliding window, one without, and again."""
     kinds = ["sliding_attention", "sliding_attention", "full_attention"]
     sizes = SIZES | {"head_dim": 6, "num_hidden_layers": 4, "layer_types": [*kinds, kinds[0]]}
     return Gemma3TextConfig(**(sizes | {"query_pre_attn_scalar": 5, "sliding_window": 16} | changes))
@@ -75,7 +75,7 @@ def phi3(**changes: Any) -> Phi3Config:
 
 
 def random_model(config: PretrainedConfig, seed: int = 0) -> Any:
-    """A transformers model with weights of every kind random, norms and biases too."""
+    """A transformers model with all weights random, norms and biases too."""
     torch.manual_seed(seed)
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
     norm = 0.0 if config.model_type.startswith("gemma") else 1.0  # Gemma adds 1 itself.
@@ -93,7 +93,7 @@ def save(model: Any, folder: Path, **options: Any) -> str:
 
 
 _ARCHITECTURES = {"mistral": "llama", "gemma3_text": "gemma3"}
-"""llama.cpp's name where it is not transformers'."""
+"""llama.cpp's name where it differs from transformers'."""
 
 
 def save_gguf(

@@ -33,7 +33,7 @@ def xlm_roberta(**changes: Any) -> XLMRobertaConfig:
 
 
 def random_encoder(config: PretrainedConfig, kind: Any = AutoModel, seed: int = 0) -> Any:
-    """A transformers model with weights of every kind random, norms and biases too."""
+    """A transformers model with all weights random, norms and biases too."""
     torch.manual_seed(seed)
     model = kind.from_config(config, attn_implementation="eager").eval()
     with torch.no_grad():

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from detokenizer_svc.server import load_vocabulary
-from engine_svc.executors.simulated.vocabulary import load_vocabulary as load_size
 from engine_svc.grammar.token_bytes import read_token_bytes
 from engine_svc.offline.text import load_text
+from engine_svc.runners.simulated.vocabulary import load_vocabulary as load_size
 from modelfiles.errors import ModelFileError
 from modelfiles.gguf_tokenizer import load_gguf_tokenizer
 from modelfiles.token_table import read_token_table
 from modelfiles.tokenizer import load_tokenizer as load
+from tests.engine_svc.offline.decoding import decode
 from tests.modelfiles.given import POINTER, control, user_defined
 from tests.modelfiles.test_gguf_tokenizer import UNK_BOS_EOS, byte_level, deepseek, sentencepiece
 from tests.tokenizer_svc.local import compiled
@@ -59,7 +60,7 @@ def test_programs_and_services_tokenise_alike(gguf: Path) -> None:
             ids = offline.tokenizer(text, add_special_tokens=special)["input_ids"]
             ours = service.tokenize(text, "x", add_special_tokens=special, parse_special_tokens=True)
             assert ids == ours
-            assert offline.decode(ids) == service.detokenize(ours, skip_special_tokens=True)
+            assert decode(offline, ids) == service.detokenize(ours, skip_special_tokens=True)
 
 
 def test_git_lfs_pointers(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Random requests, and random ways to schedule them, for tests that nothing of a schedule is seen in an answer."""
+"""Random requests and schedules, for tests that outputs do not depend on the schedule."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from engine_svc.execution.runner import Runner
-from engine_svc.request import Request, SamplingParams, TokenLogprobs
+from engine_svc.output import TokenLogprobs
+from engine_svc.request import Request, SamplingParams
+from engine_svc.runners.interface import Runner
 from engine_svc.scheduling.speculation import Speculation
 from tests.engine_svc.given import Answer, Running, scheduler
 from tests.engine_svc.running import run
@@ -22,27 +23,27 @@ PARAMS: list[dict[str, Any]] = [
     {"temperature": 0.0, "repetition_penalty": 1.3, "logit_bias": ((5, 3.0), (11, -4.0)), "logprobs": 5},
     {"temperature": 0.7, "n": 3, "repetition_penalty": 0.9, "prompt_logprobs": 5, "logprobs": 1},
 ]
-"""Everything that a request can ask of the sampler."""
+"""Every sampling parameter."""
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """All that a client is told which must not depend on a schedule, choice by choice."""
+class Result:
+    """The parts of an output that must not depend on the schedule, choice by choice."""
 
     token_ids: tuple[tuple[int, ...], ...]
     logprobs: tuple[tuple[TokenLogprobs, ...], ...]
     prompt: tuple[tuple[int, TokenLogprobs], ...]
 
-    def after(self, count: int) -> Said:
-        """What is left of the only choice after so many tokens."""
-        return Said((self.token_ids[0][count:],), (self.logprobs[0][count:],), self.prompt)
+    def after(self, count: int) -> Result:
+        """The rest of the only choice after this many tokens."""
+        return Result((self.token_ids[0][count:],), (self.logprobs[0][count:],), self.prompt)
 
 
-def said(answer: Answer) -> Said:
+def result_of(answer: Answer) -> Result:
     assert answer.error is None
     indices = sorted(answer.token_ids)
     chunks = [[chunk for chunk in answer.chunks if chunk.index == index] for index in indices]
-    return Said(
+    return Result(
         tuple(tuple(answer.token_ids[index]) for index in indices),
         tuple(tuple(entry for chunk in of_choice for entry in chunk.logprobs) for of_choice in chunks),
         tuple(zip(answer.prompt_token_ids, answer.prompt_logprobs, strict=True)),
@@ -62,26 +63,26 @@ def random_requests(chance: Random, *, vocab_size: int, most_prompt: int, most_o
     return requests
 
 
-def alone(runner: Runner, requests: Iterable[Request], *, block_size: int) -> list[Said]:
-    """What each request is told when there is no other, its prompt is computed at once and nothing is cached."""
-    return [said(*run(runner, [request], block_size=block_size)) for request in requests]
+def alone(runner: Runner, requests: Iterable[Request], *, block_size: int) -> list[Result]:
+    """The output of each request alone, with its prompt computed at once and nothing cached."""
+    return [result_of(*run(runner, [request], block_size=block_size)) for request in requests]
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Limits, and when who comes."""
+    """Limits, and the arrivals of requests."""
 
     limits: dict[str, Any]
     arrivals: list[tuple[int, int]]
     """Step and number of a request, in order; a request may come more than once."""
     cuts: list[int]
-    """After how many tokens each arrival is resumed; 0: it is fresh."""
+    """The number of output tokens after which each arrival is resumed; 0: a new request."""
 
 
 def random_schedule(
-    chance: Random, requests: list[Request], expected: list[Said], *, block_size: int, tight: bool, caching: bool
+    chance: Random, requests: list[Request], expected: list[Result], *, block_size: int, tight: bool, caching: bool
 ) -> Schedule:
-    """With ``tight`` there are few blocks and many places, so that sequences are preempted."""
+    """With ``tight`` there are few blocks and a large ``max_num_seqs``, so that sequences are preempted."""
     max_num_seqs = 8 if tight else chance.choice([2, 3, 8])
     limits = {
         "block_size": block_size,
@@ -107,20 +108,20 @@ def _least_blocks(requests: list[Request], block_size: int) -> int:
     return -(-longest // block_size)
 
 
-def _random_cut(chance: Random, expected: Said) -> int:
+def _random_cut(chance: Random, expected: Result) -> int:
     """Within the output of a request with one choice."""
     return chance.randrange(1, len(expected.token_ids[0])) if len(expected.token_ids) == 1 else 0
 
 
 @dataclass(slots=True)
 class Seen:
-    """How often the things happened that must change nothing."""
+    """Counts of the events that must not change an output."""
 
     preemptions: int = 0
     cached_tokens: int = 0
     resumed: int = 0
     drafts: int = 0
-    """Guessed tokens that were right."""
+    """Accepted draft tokens."""
 
     @property
     def everything(self) -> bool:
@@ -128,12 +129,12 @@ class Seen:
 
 
 def play(
-    runner: Runner, schedule: Schedule, requests: list[Request], expected: list[Said], seen: Seen
-) -> Iterable[tuple[Said, Said]]:
-    """Run the requests as scheduled: what each was told, and what it had to be told."""
+    runner: Runner, schedule: Schedule, requests: list[Request], expected: list[Result], seen: Seen
+) -> Iterable[tuple[Result, Result]]:
+    """Run the requests as scheduled; returns each output and the expected one."""
     running = Running(runner, scheduler(**schedule.limits))
     waiting = list(zip(schedule.arrivals, schedule.cuts, strict=True))
-    started: list[tuple[int, Said]] = []
+    started: list[tuple[int, Result]] = []
     step = 0
     while waiting or not all(running.answers[group].is_over for group, _ in started):
         while waiting and waiting[0][0][0] <= step:
@@ -148,4 +149,4 @@ def play(
         seen.preemptions += answer.stats.num_preemptions
         seen.cached_tokens += answer.heads[0].num_cached_tokens
         seen.drafts += sum(max(0, len(chunk.token_ids) - 1) for chunk in answer.chunks)
-    return [(said(running.answers[group]), wanted) for group, wanted in started]
+    return [(result_of(running.answers[group]), wanted) for group, wanted in started]

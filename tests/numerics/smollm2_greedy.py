@@ -1,4 +1,4 @@
-"""What transformers' ``generate`` answers for SmolLM2-135M-Instruct in float32, recorded because it takes minutes.
+"""The output of transformers' ``generate`` for SmolLM2-135M-Instruct in float32, recorded because it takes minutes.
 
 ``python -m tests.numerics.smollm2_greedy FILE.gguf`` records anew.
 """
@@ -45,7 +45,7 @@ TEXTS = [
 
 @dataclass(frozen=True, slots=True)
 class Greedy:
-    """A prompt and its likeliest continuation, to its full length."""
+    """A prompt and its greedy continuation, to its full length."""
 
     prompt: list[int]
     output: list[int]

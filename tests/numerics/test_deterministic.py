@@ -1,4 +1,4 @@
-"""With ``deterministic``, what a request is told is a function of the request alone, to the last bit.
+"""With ``deterministic``, the output of a request is a function of the request alone, to the last bit.
 
 Everything that must change nothing is varied at once: who else is there and since when, chunks, budgets, block sizes,
 preemption, the prefix cache, threads, and being resumed at any token.
@@ -16,11 +16,11 @@ import pytest
 import torch
 from transformers import PretrainedConfig
 
-from engine_svc.execution.runner import Runner
 from engine_svc.kernels.build import build, find_compiler
+from engine_svc.runners.interface import Runner
 from tests.engine_svc import tiny
 from tests.engine_svc.running import load
-from tests.numerics.schedules import PARAMS, Said, Seen, alone, play, random_requests, random_schedule
+from tests.numerics.schedules import PARAMS, Result, Seen, alone, play, random_requests, random_schedule
 
 ROUNDS: list[dict[str, Any]] = [
     {"block_size": 1, "tight": False, "caching": True},
@@ -57,7 +57,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module", params=list(KINDS.values()), ids=list(KINDS))
 def kind(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Who computes, and in which numbers."""
+    """An executor with its precision and quantisation."""
     if request.param["attention_backend"] == "cpu":
         if find_compiler() is None:
             pytest.skip("there is no C++ compiler")
@@ -65,7 +65,7 @@ def kind(request: pytest.FixtureRequest) -> dict[str, Any]:
     return dict(request.param)
 
 
-def assert_the_same(found: Said, wanted: Said, what: str) -> None:
+def assert_the_same(found: Result, wanted: Result, what: str) -> None:
     assert found.token_ids == wanted.token_ids, what
     assert found.logprobs == wanted.logprobs, what
     assert found.prompt == wanted.prompt, what
@@ -110,13 +110,13 @@ def test_without_the_flag_rounding_is_all_that_differs(tmp_path: Path, config: P
             assert numbers(found) == pytest.approx(numbers(wanted), abs=1e-4)
 
 
-def numbers(said: Said) -> list[float]:
+def numbers(result: Result) -> list[float]:
     """All log probabilities, one after the other."""
-    told = [*(entry for choice in said.logprobs for entry in choice), *(entry for _, entry in said.prompt)]
+    told = [*(entry for choice in result.logprobs for entry in choice), *(entry for _, entry in result.prompt)]
     return [value for entry in told for value in (entry.logprob, *(logprob for _, logprob in entry.top))]
 
 
-def test_so_it_is_with_real_weights(smollm2: Path, kind: dict[str, Any]) -> None:
+def test_real_weights_are_deterministic(smollm2: Path, kind: dict[str, Any]) -> None:
     chance = Random(str(kind))
     runner = load(str(smollm2), **kind, block_size=5, num_threads=2, num_blocks=256)
     requests = random_requests(chance, vocab_size=49152, most_prompt=30, most_output=5)[:4]

@@ -68,7 +68,7 @@ def test_encoders(tmp_path: Path, config: PretrainedConfig) -> None:
 
 
 @pytest.mark.parametrize("config", [tiny_encoders.bert(), tiny_encoders.xlm_roberta()], ids=lambda c: c.model_type)
-def test_an_encoder_below_a_head_that_guesses_words(tmp_path: Path, config: PretrainedConfig) -> None:
+def test_an_encoder_below_a_masked_lm_head(tmp_path: Path, config: PretrainedConfig) -> None:
     model = tiny_encoders.random_encoder(config, AutoModelForMaskedLM)
 
     assert_equal(load(Path(tiny.save(model, tmp_path))), model.base_model, "mean")
@@ -87,7 +87,7 @@ def test_decoders(tmp_path: Path, config: PretrainedConfig, with_head: bool, bac
 
 @pytest.mark.skipif(load_kernels() is None, reason="no kernels are built")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_compiled_decoders_vectors_have_the_same_bits_in_any_company(tmp_path: Path, dtype: str) -> None:
+def test_a_compiled_decoders_vectors_have_the_same_bits_in_any_batch(tmp_path: Path, dtype: str) -> None:
     folder = Path(tiny.save(tiny.random_model(tiny.qwen3()), tmp_path))
     embedder = load(folder, dtype=dtype, attention_backend="cpu")
 

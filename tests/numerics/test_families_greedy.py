@@ -1,4 +1,4 @@
-"""Every family says what transformers says, through the whole engine: chunks, cache, batches, preemption.
+"""Every family has transformers' greedy output through the whole engine: chunks, cache, batches, preemption.
 
 The native ones, and those that transformers computes on our attention.
 """
@@ -32,7 +32,7 @@ FAMILIES = {
 
 @torch.inference_mode()
 def expected_output(model: Any, prompt: list[int]) -> list[int]:
-    """What follows the prompt when the best token is taken each time, without any cache."""
+    """The greedy continuation of the prompt, without any cache."""
     token_ids = list(prompt)
     for _ in range(NUM_TOKENS):
         token_ids.append(int(model(torch.tensor([token_ids])).logits[0, -1].argmax()))

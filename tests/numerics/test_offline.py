@@ -1,4 +1,4 @@
-"""SmolLM2 in this process says what the recording of transformers says."""
+"""SmolLM2 in this process gives the output recorded from transformers."""
 
 from __future__ import annotations
 

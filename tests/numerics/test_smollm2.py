@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from engine_svc.execution.runner import Runner
 from engine_svc.request import Request, SamplingParams
+from engine_svc.runners.interface import Runner
 from engine_svc.scheduling.speculation import Speculation
 from tests.engine_svc.running import load, num_preemptions, outputs, run
 from tests.numerics.smollm2_greedy import NUM_TOKENS, Greedy, generate, load_transformers, recorded
@@ -33,7 +33,7 @@ def greedy() -> list[Greedy]:
 
 
 def requests(greedy: list[Greedy]) -> list[Request]:
-    """The recording is to the full length, so nothing may end earlier here either."""
+    """The recording has the full length, so no output may end earlier here either."""
     params = SamplingParams(temperature=0.0, max_tokens=NUM_TOKENS, min_tokens=NUM_TOKENS)
     return [Request("r", tuple(one.prompt), params, END) for one in greedy]
 
@@ -87,7 +87,7 @@ def test_in_a_batch_of_20(runner: Runner, greedy: list[Greedy], options: dict[st
 
 
 @pytest.mark.slow
-def test_guessed_ahead(runner: Runner, greedy: list[Greedy]) -> None:
+def test_with_draft_tokens(runner: Runner, greedy: list[Greedy]) -> None:
     repetitive = [one for one in greedy if len(set(one.output)) < 25]
     assert len(repetitive) == 5
 

@@ -1,4 +1,4 @@
-"""The structures by which the kernels know a decoder: its sizes, and where its weights are."""
+"""The C structures that describe a decoder to the kernels: its sizes, and the addresses of its weights."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HEAD_NORMS: Final = {HeadNorms.NONE: 0, HeadNorms.EACH: 1, HeadNorms.TOGETHER: 
 
 
 def reason_against_cpu(config: DecoderConfig, dtype: torch.dtype) -> str | None:
-    """What of such a decoder the kernels do not compute, if anything; ``dtype`` is that of the KV cache."""
+    """Why the kernels do not support such a decoder, None if they do; ``dtype`` is that of the KV cache."""
     if config.activation not in _ACTIVATIONS:
         return f"activation {config.activation}"
     if config.head_norms not in _HEAD_NORMS:
@@ -36,7 +36,7 @@ def reason_against_cpu(config: DecoderConfig, dtype: torch.dtype) -> str | None:
 
 
 class DecoderStructure:
-    """``structures.Decoder`` of packed weights. Keeps what it points to."""
+    """``structures.Decoder`` of packed weights. Keeps alive what it points to."""
 
     def __init__(self, weights: PackedWeights, attention: structures.AttentionShape) -> None:
         self._weights = weights
@@ -87,7 +87,7 @@ class DecoderStructure:
         return structures.Linear((structures.Matrix * 3)(*matrices), len(matrices))
 
     def _norm(self, name: str | None) -> int | None:
-        """Address of the weights as they are multiplied."""
+        """Address of the norm's weights, offset included."""
         if name is None:
             return None
         weights = self._weights.vectors[name] + (self._config.norm.weight_offset or 0.0)

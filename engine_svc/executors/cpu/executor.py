@@ -1,6 +1,6 @@
 """A decoder of a native family, computed by the compiled C++ kernels: one call for all layers of a step.
 
-What a token gets is a function of its own sequence alone, to the last bit, whatever else is in the step.
+Batch-invariant: the result for a token is a function of its own sequence alone, to the last bit.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from engine_svc.attention.cpu import KernelCache, batch_structure
 from engine_svc.executors.cpu.decoder import DecoderStructure
 from engine_svc.executors.cpu.weights import PackedWeights
 from engine_svc.executors.interface import ExecutorInfo, PreparedStep
-from engine_svc.executors.projected_rows import ProjectedRows
 from engine_svc.kernels import structures
 from engine_svc.kernels.library import Kernels
-from engine_svc.sampling.logit_rows import LogitRows
+from engine_svc.sampling.logit_rows import LogitRows, ProjectedRows
 
 
 class CpuExecutor:

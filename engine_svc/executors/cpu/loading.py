@@ -1,4 +1,4 @@
-"""From a checkpoint of a native family to an executor by the compiled kernels."""
+"""From a checkpoint of a native family to an executor with the compiled kernels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def load_cpu(request: LoadRequest) -> CpuExecutor:
     family, config = read_native(request.checkpoint.config)
     format_ = resolve_format(request.dtype, request.quantization, request.checkpoint, kernels)
     if (reason := reason_against_cpu(config, DTYPES[format_])) is not None:
-        raise ModelLoadError(f"executor cpu cannot compute this model: {reason}")
+        raise ModelLoadError(f"executor cpu does not support this model: {reason}")
     attention = attention_config(config, DTYPES[format_])
     cache = request.cache.layout(attention.dtype, attention.kv_bytes_per_token)
     info = ExecutorInfo(
@@ -39,7 +39,11 @@ def load_cpu(request: LoadRequest) -> CpuExecutor:
 
 def _kernels(request: LoadRequest) -> Kernels:
     if request.attention_backend == "reference":
-        raise ModelLoadError("executor cpu has attention of its own: attention backend reference is for torch")
+        raise ModelLoadError(
+            "executor cpu: attention backend must be auto or cpu, not reference (executor torch supports it)"
+        )
     if request.kernels is None:
-        raise ModelLoadError("executor cpu needs the compiled kernels, which are not there")
+        raise ModelLoadError(
+            "executor cpu: the compiled kernels are missing; build them with python -m engine_svc.kernels.build"
+        )
     return request.kernels

@@ -1,4 +1,4 @@
-"""A decoder's weights as the compiled kernels take them, straight from a checkpoint, a tensor at a time."""
+"""A decoder's weights packed for the compiled kernels, straight from a checkpoint, one tensor at a time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from engine_svc.weights.quantized import QuantizedRows, quantize
 
 @dataclass(frozen=True, slots=True)
 class PackedWeights:
-    """Weights by the names that checkpoints give them."""
+    """Packed weights by their names in checkpoints."""
 
     config: DecoderConfig
     layout: DecoderLayout
@@ -39,9 +39,9 @@ class PackedWeights:
 
 
 def pack_weights(checkpoint: Checkpoint, config: DecoderConfig, format_: Format, *, lanes: int) -> PackedWeights:
-    """Load as one of ``DTYPES``. Errors as in ``engine_svc.weights.loading.load_weights``.
+    """Load in one of ``DTYPES``. Errors as in ``engine_svc.weights.loading.load_weights``.
 
-    With integers, matrices that are stored in 4 or 8 bits stay as they are, and all others get 8 bits.
+    In integer formats, matrices stored in 4 or 8 bits stay as they are, and all others are quantised to 8 bits.
     """
     layout = decoder_layout(config)
     weights, arena = PackedWeights(config, layout, format_, {}, {}), Arena()

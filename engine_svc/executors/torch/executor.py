@@ -7,13 +7,12 @@ from torch import Tensor
 
 from engine_svc.attention.interface import AttentionBackend
 from engine_svc.executors.interface import ExecutorInfo, PreparedStep
-from engine_svc.executors.projected_rows import ProjectedRows
 from engine_svc.models.decoder import Decoder
-from engine_svc.sampling.logit_rows import LogitRows
+from engine_svc.sampling.logit_rows import LogitRows, ProjectedRows
 
 
 class TorchExecutor:
-    """See ``engine_svc.executors.interface.HiddenStatesExecutor``. The attention backend has the KV cache."""
+    """See ``engine_svc.executors.interface.HiddenStatesExecutor``. The attention backend owns the KV cache."""
 
     def __init__(self, model: Decoder, attention: AttentionBackend, info: ExecutorInfo) -> None:
         self.model = model

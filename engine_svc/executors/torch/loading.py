@@ -14,7 +14,7 @@ from engine_svc.weights.loading import load_weights
 
 
 def load_torch(request: LoadRequest) -> TorchExecutor:
-    """See ``engine_svc.executors.loading.load_executor``. Computes in floats only, whatever attention computes in."""
+    """See ``engine_svc.executors.loading.load_executor``. Computes in floats only, with any attention backend."""
     family, config = read_native(request.checkpoint.config)
     format_ = resolve_format(request.dtype, request.quantization, request.checkpoint, None)
     decoder = Decoder(config, DTYPES[format_])

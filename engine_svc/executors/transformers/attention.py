@@ -1,7 +1,7 @@
-"""The attention function that models of transformers call in place of their own, over our paged cache.
+"""The attention function that transformers models call in place of their own, over our paged KV cache.
 
-Models call it once for each layer, always in the same order, so the number of the call is the number of the layer. What
-the layers ask for was read when the model was loaded (``survey.py``), so nothing has to be looked at here.
+Models call it once for each layer, always in the same order, so the number of the call is the index of the layer. The
+arguments of the layers were checked when the model was loaded (``survey.py``), so they are ignored here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from transformers import AttentionInterface
 from engine_svc.attention.interface import AttentionStep
 
 PAGED: Final = "pellucid_paged"
-"""Its name as an ``attn_implementation``. There is no mask function of this name, so models make no masks."""
+"""Name as an ``attn_implementation``. There is no mask function of this name, so models build no masks."""
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ _calls: ContextVar[_Calls] = ContextVar("calls")
 
 @contextmanager
 def attending(step: AttentionStep) -> Iterator[None]:
-    """Within, a model that computes a step attends by ``step``."""
+    """Context in which models use ``step`` for attention."""
     token = _calls.set(_Calls(step))
     try:
         yield
@@ -44,7 +44,7 @@ def _attend(
     _layer: nn.Module, query: Tensor, key: Tensor, value: Tensor, *_mask: Any, **_options: Any
 ) -> tuple[Tensor, None]:
     """``query`` [1, heads, tokens, head_dim], ``key`` and ``value`` [1, kv_heads, tokens, head_dim]
-    -> [1, tokens, heads, head_dim], and no weights"""
+    -> [1, tokens, heads, head_dim], and None for the attention weights"""
     calls = _calls.get()
     calls.count += 1
     attended = calls.step.attend(calls.count - 1, *map(_by_token, (query, key, value)))
@@ -52,9 +52,9 @@ def _attend(
 
 
 def _by_token(x: Tensor) -> Tensor:
-    """[1, heads, tokens, head_dim] -> [tokens, heads, head_dim], of which the last two lie together
+    """[1, heads, tokens, head_dim] -> [tokens, heads, head_dim], contiguous in the last two dimensions
 
-    By way of [tokens, heads * head_dim], because ``contiguous`` leaves odd strides to dimensions of size 1.
+    Via [tokens, heads * head_dim], because ``contiguous`` keeps arbitrary strides of dimensions of size 1.
     """
     _, heads, tokens, head_dim = x.shape
     return x[0].transpose(0, 1).reshape(tokens, heads * head_dim).view(tokens, heads, head_dim)

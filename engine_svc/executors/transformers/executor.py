@@ -1,4 +1,4 @@
-"""Families without a file of their own: transformers computes, our attention attends."""
+"""Models that are not native: computed by transformers, with our paged attention."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine_svc.sampling.logit_rows import LogitRows
 
 
 class TransformersExecutor:
-    """See ``engine_svc.executors.interface.Executor``. The attention backend has the KV cache."""
+    """See ``engine_svc.executors.interface.Executor``. The attention backend owns the KV cache."""
 
     def __init__(self, model: TransformersModel, attention: AttentionBackend, info: ExecutorInfo) -> None:
         self.model = model

@@ -1,4 +1,4 @@
-"""Models without a native family: those that transformers can compute with our attention in place of its own."""
+"""From a Hugging Face folder of a model that is not native to an executor with transformers."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from engine_svc.weights.loading import listed
 
 
 def load_transformers(request: LoadRequest) -> TransformersExecutor:
-    """See ``engine_svc.executors.loading.load_executor``. Needs a Hugging Face folder, of which no code is run."""
+    """See ``engine_svc.executors.loading.load_executor``. Needs a Hugging Face folder; code in it is never run."""
     folder = _check(request)
     try:
-        model, info = _load_proven(request, folder)
+        model, info = _load_checked(request, folder)
     except ModelLoadError as error:
         raise _with_reason(error, request) from error
     backend = create_backend(
@@ -45,53 +45,53 @@ def load_transformers(request: LoadRequest) -> TransformersExecutor:
 
 
 def _check(request: LoadRequest) -> Path:
-    """Raises ``ModelLoadError`` for what transformers' models cannot do, whichever it is."""
+    """Raises ``ModelLoadError`` for settings that no transformers model supports."""
     if request.folder is None:
-        raise ModelLoadError("executor transformers reads folders of Hugging Face, not GGUF files")
+        raise ModelLoadError("executor transformers: the model must be a Hugging Face folder, not a GGUF file")
     if request.quantization not in ("auto", "none"):
-        reason = reason_against_native(request.checkpoint.config) or "this one is computed by transformers"
-        raise ModelLoadError(f"quantization {request.quantization} is for native families: {reason}")
+        reason = reason_against_native(request.checkpoint.config) or "this model is computed by transformers"
+        raise ModelLoadError(f"quantization {request.quantization} is for native families only: {reason}")
     if request.deterministic:
-        raise ModelLoadError("deterministic is for native families only, and this model's code is transformers'")
+        raise ModelLoadError("deterministic is for native families only: this model is computed by transformers")
     return request.folder
 
 
 def _with_reason(error: ModelLoadError, request: LoadRequest) -> ModelLoadError:
-    """Says as well why no native family serves the model."""
+    """Add the reason why the model is not native."""
     reason = reason_against_native(request.checkpoint.config)
-    return error if reason is None else ModelLoadError(f"{error}. Nor is it native: {reason}")
+    return error if reason is None else ModelLoadError(f"{error}. It is not native either: {reason}")
 
 
-def _load_proven(request: LoadRequest, folder: Path) -> tuple[TransformersModel, ExecutorInfo]:
+def _load_checked(request: LoadRequest, folder: Path) -> tuple[TransformersModel, ExecutorInfo]:
     _log_with_ours()
     config = read_config(folder, RawConfig(request.checkpoint.config))
     model_class = find_class(config)
     longest = longest_sequence(config)
     format_ = resolve_format(request.dtype, "none", request.checkpoint, None)
-    theirs = _load(model_class, folder, config, DTYPES[format_])
+    loaded = _load(model_class, folder, config, DTYPES[format_])
     with _refused_by_name(model_class), torch.inference_mode():
-        model = TransformersModel(theirs, survey_attention(theirs, config, longest))
-        _prove(model, config.vocab_size)
+        model = TransformersModel(loaded, survey_attention(loaded, config, longest))
+        _check_logits(model, config.vocab_size)
     attention = model.attention_config
     cache = request.cache.layout(attention.dtype, attention.kv_bytes_per_token)
     return model, ExecutorInfo(config.model_type, format_.name.lower(), config.vocab_size, longest, cache)
 
 
-def _prove(model: TransformersModel, vocab_size: int) -> None:
-    """Leaves the model with the attention that it is served with."""
+def _check_logits(model: TransformersModel, vocab_size: int) -> None:
+    """Compare paged logits with the model's own, and leave it with paged attention."""
     sequences = random_sequences(vocab_size)
     model.model.set_attn_implementation("eager")
     expected = own_logits(model.model, sequences)
     model.model.set_attn_implementation(PAGED)
     if expected.shape[-1] != vocab_size:
-        raise ModelLoadError(f"it has logits for {expected.shape[-1]} tokens, but config says vocab_size {vocab_size}")
+        raise ModelLoadError(f"logits have {expected.shape[-1]} columns, but config has vocab_size {vocab_size}")
     check(model, sequences, expected)
 
 
 def _load(
     model_class: type[PreTrainedModel], folder: Path, config: PretrainedConfig, dtype: torch.dtype
 ) -> PreTrainedModel:
-    """Raises ``ModelLoadError`` if the weights are not exactly those that the model has."""
+    """Raises ``ModelLoadError`` if weights are missing or unknown."""
     try:
         loaded: Any = model_class.from_pretrained(
             folder,
@@ -103,8 +103,8 @@ def _load(
             use_safetensors=True,
             output_loading_info=True,
         )
-    except Exception as error:  # transformers lets through whatever its parts raise.
-        raise ModelLoadError(f"{folder} cannot be loaded by transformers: {error}") from error
+    except Exception as error:  # transformers raises many kinds of errors.
+        raise ModelLoadError(f"transformers cannot load {folder}: {error}") from error
     model: PreTrainedModel = loaded[0]
     found: dict[str, set[str]] = loaded[1]
     for reason, names in (("lacks", found["missing_keys"]), ("has unknown", found["unexpected_keys"])):
@@ -115,19 +115,19 @@ def _load(
 
 @contextmanager
 def _refused_by_name(model_class: type[PreTrainedModel]) -> Iterator[None]:
-    """Whatever is raised within is a reason why the model cannot be served."""
+    """Turn any exception into a ``ModelLoadError`` that names the model class."""
     try:
         yield
     except ModelLoadError as error:
         raise ModelLoadError(f"{model_class.__name__} is not supported: {error}") from error
-    except Exception as error:  # a model's code, run in a way that it may not expect
+    except Exception as error:  # from the model's code
         raise ModelLoadError(
-            f"{model_class.__name__} is not supported: it does not run on a paged cache: {error}"
+            f"{model_class.__name__} is not supported: it does not run on a paged KV cache: {error}"
         ) from error
 
 
 def _log_with_ours() -> None:
-    """Let what transformers logs go where our logs go, in their form."""
+    """Send transformers' log records through our handlers."""
     logging.disable_default_handler()
     logging.enable_propagation()
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""A model of transformers over a paged cache."""
+"""A transformers model over a paged KV cache."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine_svc.executors.transformers.attention import attending
 
 
 class PagedModel(Protocol):
-    """A causal language model whose attention is given to it."""
+    """A causal language model that is called with an attention step."""
 
     @property
     def dtype(self) -> torch.dtype:
@@ -22,19 +22,19 @@ class PagedModel(Protocol):
 
     @property
     def attention_config(self) -> AttentionConfig:
-        """What it needs of an attention backend; does not change."""
+        """The configuration of its attention backend; does not change."""
 
     def __call__(self, input_ids: Tensor, positions: Tensor, attention: AttentionStep, rows: Tensor) -> Tensor:
         """``input_ids`` and ``positions`` int64 [tokens], ``rows`` int64 [rows] -> logits [rows, vocab_size]"""
 
 
 class TransformersModel:
-    """See ``PagedModel``. Logits of all rows of a step are made at once, which takes more memory than elsewhere:
-    what follows the last layer differs between models of transformers and cannot be called alone.
+    """See ``PagedModel``. The logits of all rows of a step are computed at once, which takes more memory than with
+    other executors: the code after the last layer differs between transformers models and cannot be called alone.
     """
 
     def __init__(self, model: PreTrainedModel, attention_config: AttentionConfig) -> None:
-        """``model`` has ``engine_svc.executors.transformers.attention.PAGED`` as its ``attn_implementation``."""
+        """``model`` has the ``attn_implementation`` ``engine_svc.executors.transformers.attention.PAGED``."""
         self.model = model
         self.attention_config = attention_config
         self.dtype: torch.dtype = model.dtype

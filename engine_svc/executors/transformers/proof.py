@@ -1,7 +1,7 @@
-"""Whether a model has on the paged cache the logits that it has by itself: tried out with the weights loaded.
+"""Checks that a loaded model has the same logits on the paged KV cache as with its own attention.
 
-It costs five steps of a few tokens. Whatever a model does with its batch beside attention, and no other check knows of,
-shows here: the sequences are cut into runs, mixed in steps, and lie in the cache in no order.
+It costs five steps of a few tokens. It finds anything else that a model does across its batch and no other check knows
+of: the sequences are cut into runs, mixed in steps, and their blocks are out of order.
 """
 
 from __future__ import annotations
@@ -32,42 +32,42 @@ _STEPS: Final = ([_Run(0, 0, 6), _Run(1, 0, 5)], [_Run(1, 5, 9), _Run(0, 6, 11)]
 _BLOCK_SIZE: Final = 4
 _TABLES: Final = torch.tensor([[3, 0, 4], [1, 5, 2]], dtype=torch.int32)
 _TOLERANCES: Final = {torch.float32: 1e-3, torch.bfloat16: 0.25}
-"""Of ``_difference``. In bfloat16, random models of 24 to 80 layers were seen to differ by 0.01 to 0.17."""
+"""Limits of ``_difference``. In bfloat16, random models of 24 to 80 layers differed by 0.01 to 0.17."""
 _SHARE: Final = 0.75
-"""Part of the tokens that must be within the tolerance: rounding sends some to another expert"""
+"""Share of the tokens that must be within the tolerance: rounding routes some to another expert"""
 
 
 def random_sequences(vocab_size: int) -> list[Tensor]:
-    """The sequences of the proof, always the same, int64 [tokens]"""
+    """The sequences of the check, always the same, int64 [tokens]"""
     generator = torch.Generator().manual_seed(0)
     return [torch.randint(vocab_size, (length,), generator=generator) for length in _LENGTHS]
 
 
 def own_logits(model: PreTrainedModel, sequences: list[Tensor]) -> Tensor:
-    """By the model's own attention, each sequence for itself -> [tokens, vocab_size]"""
-    return torch.cat([model(input_ids=one[None], use_cache=False).logits[0] for one in sequences])
+    """With the model's own attention, one sequence at a time -> [tokens, vocab_size]"""
+    return torch.cat([model(input_ids=sequence[None], use_cache=False).logits[0] for sequence in sequences])
 
 
 def check(model: PagedModel, sequences: list[Tensor], expected: Tensor) -> None:
-    """Raises ``ModelLoadError`` if the paged logits are not those that are expected, [tokens, vocab_size]."""
+    """Raises ``ModelLoadError`` if the paged logits differ from ``expected`` [tokens, vocab_size]."""
     error = _difference(_paged_logits(model, sequences), expected)
-    # Not the other way round, for the sake of NaN.
+    # Not `error > tolerance`, which is false for NaN.
     if not error <= _TOLERANCES[model.dtype]:
         raise ModelLoadError(
-            f"on the paged cache its logits differ from its own by {error:.2g} of their spread: "
-            "it does something with its tokens that is not known here"
+            f"its logits on the paged KV cache differ from its own by {error:.2g} of their spread: "
+            "it has an unknown operation across tokens"
         )
 
 
 def _difference(found: Tensor, expected: Tensor) -> float:
-    """Distance of the logits of a token as a part of their spread, at most so for ``_SHARE`` of the tokens."""
+    """Distance of a token's logits relative to their spread: the ``_SHARE`` quantile over tokens."""
     found, expected = found.float(), expected.float()
     spread = (expected - expected.mean(-1, keepdim=True)).norm(dim=-1)
     return float(((found - expected).norm(dim=-1) / spread).quantile(_SHARE))
 
 
 def _paged_logits(model: PagedModel, sequences: list[Tensor]) -> Tensor:
-    """[tokens, vocab_size], the tokens of one sequence after those of the other"""
+    """[tokens, vocab_size], one sequence after the other"""
     backend = ReferenceAttention(model.attention_config, num_blocks=_TABLES.numel(), block_size=_BLOCK_SIZE)
     pieces: dict[_Run, Tensor] = {}
     for step in _STEPS:

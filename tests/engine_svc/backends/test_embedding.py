@@ -79,7 +79,7 @@ async def test_a_decoder_embeds_when_told_to(tmp_path: Path) -> None:
     assert info.model_type == "qwen3"
 
 
-async def test_an_embedding_model_says_what_it_is(tmp_path: Path) -> None:
+async def test_model_info_of_an_embedding_model(tmp_path: Path) -> None:
     folder = tiny.save(tiny_encoders.random_encoder(tiny_encoders.roberta()), tmp_path)
     async with serving(model=folder, num_threads=1) as served:
         await served.until_health(serving=True)
@@ -123,7 +123,7 @@ async def test_a_generating_model_does_not_embed() -> None:
     ids=["no text", "empty text", "unknown token", "greatest token", "too long", "too many", "too many tokens",
          "no dimensions", "too many dimensions", "empty pooling", "unknown pooling"],
 )  # fmt: skip
-async def test_bad_input_never_reaches_a_pass(
+async def test_invalid_input_never_reaches_a_pass(
     request_: engine_pb2.EmbedRequest, error: type[ServiceError], param: str
 ) -> None:
     told = Told()
@@ -148,7 +148,7 @@ async def test_the_event_loop_is_free_while_a_pass_runs() -> None:
         await served.until(lambda loads: (loads.num_running_reqs, loads.num_waiting_reqs) == (0, 0))
 
 
-async def test_who_leaves_is_not_computed_any_further() -> None:
+async def test_a_cancelled_request_is_not_computed_any_further() -> None:
     held = Held()
     async with serving(lambda _settings: held) as served:
         leaving = served.stub.Embed(message(*[[1] * 20] * 5))
@@ -174,7 +174,7 @@ async def test_a_deadline_ends_the_work_too() -> None:
     assert held.texts == [(1,) * 20, (2,)]
 
 
-async def test_the_queue_has_an_end() -> None:
+async def test_the_queue_is_bounded() -> None:
     held = Held()
     async with serving(lambda _settings: held) as served:
         most = message(*[[1] * 30] * (MAX_TOKENS // 30 // 8))  # an eighth of what one request may have
@@ -200,7 +200,7 @@ async def test_a_bad_text_fails_its_request_alone() -> None:
         assert await embed(served, message([1])) == [[1, 1]]
 
 
-async def test_draining_lets_running_requests_end_and_takes_no_more() -> None:
+async def test_draining_finishes_running_requests_and_refuses_new_ones() -> None:
     held = Held()
     async with serving(lambda _settings: held) as served:
         asking = asyncio.create_task(embed(served, message([1])))
@@ -228,7 +228,7 @@ async def test_a_stall_shows_in_health_and_passes() -> None:
 @pytest.mark.parametrize(
     ("model", "num_survived"), [(Failing(times=MAX_STEP_FAULTS), MAX_STEP_FAULTS - 1), (Panicking(), 0)]
 )
-async def test_a_lost_engine_says_so_and_asks_the_process_to_end(model: Told, num_survived: int) -> None:
+async def test_a_failed_engine_reports_not_ready_and_ends_the_process(model: Told, num_survived: int) -> None:
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, told.set)

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from engine_svc.backends.generate_request import read_request
-from engine_svc.execution.runner import RunnerInfo
 from engine_svc.request import SamplingParams, Script
+from engine_svc.runners.interface import RunnerInfo
 from engine_svc.scheduling.capacity import Capacity
 from tests.engine_svc.serving import EOS, prompt, script
 
@@ -15,7 +15,7 @@ ROOMY = Capacity(max_model_len=100, block_size=16, num_blocks=64)
 def test_absent_fields_take_the_defaults_that_the_proto_promises() -> None:
     request = read_request(prompt(10, seed=3), INFO, ROOMY)
     assert request.sampling_params == SamplingParams(max_tokens=90, seed=3)
-    assert (request.open_ended, request.script, request.cache_salt) == (True, None, "")
+    assert (request.open_ended, request.script) == (True, None)
 
 
 def test_every_field_arrives() -> None:
@@ -38,5 +38,5 @@ def test_every_field_arrives() -> None:
 
 
 @pytest.mark.parametrize(("top_k", "expected"), [(-1, 0), (0, 0), (1, 1)])
-def test_two_ways_to_say_all_tokens(top_k: int, expected: int) -> None:
+def test_top_k_zero_and_minus_one_keep_all_tokens(top_k: int, expected: int) -> None:
     assert read_request(prompt(top_k=top_k), INFO, ROOMY).sampling_params.top_k == expected

@@ -4,8 +4,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from engine_svc.embedding.engine import EmbeddingEngine
-from engine_svc.execution.runner import DeviceLost
 from engine_svc.metrics import EngineMetrics
+from engine_svc.runners.interface import DeviceLost
 from engine_svc.step_engine import MAX_STEP_FAULTS
 from svclib.errors import InternalError
 from tests.engine_svc.embedding.fakes import BAD_TOKEN, Failing, Told, request

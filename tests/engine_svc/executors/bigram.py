@@ -1,4 +1,4 @@
-"""A toy executor, made as docs/adding-a-device.md says: what follows a token depends on that token alone.
+"""A toy executor, written by following docs/adding-a-device.md: the next token depends on the last token alone.
 
 Its KV cache keeps the tokens, so that a block that is wrong, or read before it is written, gives wrong logits.
 """
@@ -30,7 +30,7 @@ class BigramExecutor:
         return self._table[self._cache[self._slots(step)[step.rows]]]
 
     def _slots(self, step: PreparedStep) -> Tensor:
-        """Where the block tables say that each token of the step is [tokens]"""
+        """The slots of the step's tokens according to the block tables, [tokens]"""
         counts = step.paged.query_starts.diff()
         owners = torch.repeat_interleave(torch.arange(len(counts), device=self.device), counts)
         blocks = step.paged.block_tables[owners, step.positions // self.info.cache.block_size]

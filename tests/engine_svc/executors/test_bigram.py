@@ -1,4 +1,4 @@
-"""An executor that no room knows is served like the others: by settings, with cache, draft tokens and sampler."""
+"""An executor from outside is served like the others: by settings, with prefix cache, draft tokens and sampler."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import torch
 from safetensors.torch import save_file
 
 from engine_svc.config import Settings
-from engine_svc.execution.runner import Runner
 from engine_svc.executors.loading import EXECUTORS
 from engine_svc.loading import load_runner
+from engine_svc.runners.interface import Runner
 from engine_svc.scheduling.speculation import Speculation
 from engine_svc.weights.errors import ModelLoadError
 from tests.engine_svc.executors.bigram import load_bigram
@@ -36,7 +36,7 @@ def load(folder: Path, **settings: Any) -> Runner:
     return load_runner(Settings(model=str(folder), executor="bigram", block_size=BLOCK_SIZE, num_blocks=64, **settings))
 
 
-def likeliest(first: int, count: int) -> list[int]:
+def greedy_tokens(first: int, count: int) -> list[int]:
     found: list[int] = []
     for _ in range(count):
         first = int(TABLE[first].argmax())
@@ -59,11 +59,11 @@ REQUESTS = [
 ]
 
 
-def test_it_says_what_the_table_says(folder: Path) -> None:
+def test_outputs_follow_the_table(folder: Path) -> None:
     answers = run(load(folder), REQUESTS)
 
-    assert answers[0].token_ids[0] == likeliest(13, 30)
-    assert answers[3].token_ids[0] == likeliest(3, 9)
+    assert answers[0].token_ids[0] == greedy_tokens(13, 30)
+    assert answers[3].token_ids[0] == greedy_tokens(3, 9)
     expected = TABLE[list(range(30, 3, -1))].log_softmax(-1)[range(27), list(range(29, 2, -1))]
     told = [entry.logprob for entry in answers[3].prompt_logprobs]
     assert told == pytest.approx(expected.tolist(), abs=1e-5)
@@ -90,12 +90,12 @@ def test_however_it_is_scheduled(folder: Path, options: dict[str, Any]) -> None:
     assert (num_preemptions(answers) > 0) == ("num_blocks" in options)
 
 
-def test_what_it_does_not_do_is_refused(folder: Path) -> None:
+def test_unsupported_settings_are_refused(folder: Path) -> None:
     with pytest.raises(ModelLoadError, match="executor bigram computes in float32"):
         load(folder, dtype="bfloat16")
 
 
-def test_what_a_checkpoint_lacks_is_named(folder: Path) -> None:
+def test_missing_weights_are_named(folder: Path) -> None:
     save_file({"tables": TABLE}, folder / "model.safetensors")
 
     with pytest.raises(ModelLoadError, match="tables, which this architecture does not know"):

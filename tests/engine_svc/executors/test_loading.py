@@ -1,4 +1,4 @@
-"""Which executor computes what, by itself and when it is told."""
+"""Which executor computes which model, by default and by setting."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_native_family(native: str, options: dict[str, str], expected: type[An
     ("attention_backend", "expected"),
     [("auto", CpuAttention), ("cpu", CpuAttention), ("reference", ReferenceAttention)],
 )
-def test_attention_is_chosen_apart(native: str, attention_backend: str, expected: type[Any]) -> None:
+def test_attention_is_chosen_independently(native: str, attention_backend: str, expected: type[Any]) -> None:
     executor = load(native, executor="torch", attention_backend=attention_backend)
 
     assert isinstance(executor, TorchExecutor)
@@ -65,17 +65,20 @@ def test_another_family_is_computed_by_transformers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"executor": "tpu"}, "executor tpu is not known; there are auto, cpu, torch, transformers"),
-        ({"executor": "cpu", "attention_backend": "reference"}, "executor cpu has attention of its own"),
+        ({"executor": "tpu"}, "unknown executor: tpu; executors: auto, cpu, torch, transformers"),
+        (
+            {"executor": "cpu", "attention_backend": "reference"},
+            "executor cpu: attention backend must be auto or cpu, not reference",
+        ),
         (
             {"executor": "torch", "quantization": "int8", "dtype": "auto"},
             "int8 needs the compiled kernels",
         ),
-        ({"num_blocks": 0}, "a cache of 0 bytes does not hold one block"),
+        ({"num_blocks": 0}, "KV cache memory of 0 bytes is less than one block"),
     ],
     ids=str,
 )
-def test_what_cannot_be_is_refused(native: str, options: dict[str, Any], reason: str) -> None:
+def test_impossible_settings_are_refused(native: str, options: dict[str, Any], reason: str) -> None:
     with pytest.raises(ModelLoadError, match=reason):
         load(native, **options)
 
@@ -84,5 +87,5 @@ def test_without_kernels_torch_computes(native: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("engine_svc.attention.backends.load_kernels", lambda: None)
 
     assert isinstance(load(native), TorchExecutor)
-    with pytest.raises(ModelLoadError, match="executor cpu needs the compiled kernels"):
+    with pytest.raises(ModelLoadError, match="executor cpu: the compiled kernels are missing"):
         load(native, executor="cpu")

@@ -1,4 +1,4 @@
-"""A tiny model with random weights that speaks SmolLM2's vocabulary."""
+"""A tiny model with random weights and SmolLM2's vocabulary."""
 
 from __future__ import annotations
 

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from engine_svc.offline.answer import Answer
 from engine_svc.offline.params import SamplingParams
 from engine_svc.offline.text import Text
-from engine_svc.output import RequestOutput
-from engine_svc.request import ChoiceOutput, Request
+from engine_svc.output import ChoiceOutput, RequestOutput
+from engine_svc.request import Request
+from tests.engine_svc.offline.decoding import decode
 
 alphabet = st.sampled_from(["a", "b", "ab", " a", "  ", "\n", "é", "😀", "日本", "<|im_end|>", ". The"])
 texts = st.lists(alphabet, max_size=20).map("".join)
@@ -28,10 +29,10 @@ def search(text: Text, stop: list[str], token_ids: list[int], sizes: list[int], 
     while at < len(token_ids):
         size = sizes[number % len(sizes)]
         part = tuple(token_ids[at : at + size])
-        if list(found.hear(RequestOutput(0, [ChoiceOutput(0, part)]))):
+        if list(found.add(RequestOutput(0, [ChoiceOutput(0, part)]))):
             return found.result()["text"], len(found.result()["token_ids"])
         at, number = at + size, number + 1
-    list(found.hear(RequestOutput(0, [ChoiceOutput(0, (), finish_reason="length")])))
+    list(found.add(RequestOutput(0, [ChoiceOutput(0, (), finish_reason="length")])))
     return found.result()["text"].rstrip("\N{REPLACEMENT CHARACTER}"), 0
 
 
@@ -42,10 +43,10 @@ def answer(text: Text, stop: list[str], min_tokens: int) -> Answer:
 
 
 def expected(text: Text, stop: list[str], token_ids: list[int], min_tokens: int) -> tuple[str, int]:
-    """The same by looking at the whole text after each token."""
+    """The same by searching the whole text after each token."""
     num_old = 0
     for count in range(1, len(token_ids) + 1):
-        whole = text.decode(token_ids[:count]).rstrip("\N{REPLACEMENT CHARACTER}")
+        whole = decode(text, token_ids[:count]).rstrip("\N{REPLACEMENT CHARACTER}")
         if count > min_tokens:
             ends = [
                 (end, order, string)
@@ -57,7 +58,7 @@ def expected(text: Text, stop: list[str], token_ids: list[int], min_tokens: int)
                 end, _, string = min(ends)
                 return whole[: end - len(string)], count
         num_old = len(whole)
-    return text.decode(token_ids).rstrip("\N{REPLACEMENT CHARACTER}"), 0
+    return decode(text, token_ids).rstrip("\N{REPLACEMENT CHARACTER}"), 0
 
 
 @relaxed
@@ -69,13 +70,13 @@ def test_as_if_the_whole_text_were_searched_after_each_token(
     assert search(text, stop, token_ids, sizes, min_tokens) == expected(text, stop, token_ids, min_tokens)
 
 
-def test_of_those_that_end_together_the_first_listed(text: Text) -> None:
+def test_of_stop_strings_that_end_together_the_first_listed(text: Text) -> None:
     token_ids = tokens(text, "one two three")
     assert search(text, ["two", "e two"], token_ids, [1])[0] == "one "
     assert search(text, ["e two", "two"], token_ids, [1])[0] == "on"
 
 
-def test_the_one_that_is_complete_first(text: Text) -> None:
+def test_the_stop_string_that_is_complete_first(text: Text) -> None:
     assert search(text, ["one two three", "two"], tokens(text, "one two three"), [3])[0] == "one "
 
 

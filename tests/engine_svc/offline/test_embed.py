@@ -1,4 +1,4 @@
-"""Vectors for texts, without servers. That they equal transformers' is in tests/numerics/test_embeddings.py."""
+"""Vectors for texts, without servers. tests/numerics/test_embeddings.py compares them with transformers."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def test_a_bad_value_is_named(llm: LLM, texts: Any, options: dict[str, Any], mes
         llm.embed(texts, **options)
 
 
-def test_what_embeds_does_not_generate(llm: LLM) -> None:
-    with pytest.raises(ValueError, match="does not generate"):
+def test_an_embedding_model_does_not_generate(llm: LLM) -> None:
+    with pytest.raises(ValueError, match="generate and chat are not supported"):
         llm.generate("x")
 
 

@@ -1,4 +1,4 @@
-"""The offline API on a tiny model. What it answers with real weights is in tests/numerics/test_smollm2.py."""
+"""The offline API on a tiny model. tests/numerics/test_smollm2.py has real weights."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def engine_of(llm: LLM) -> Engine:
 
 
 def is_idle(llm: LLM) -> bool:
-    """Whether nothing is left of any call."""
+    """Whether no request or block is left of any call."""
     engine = engine_of(llm)
     engine.step()
     return engine.loads == Loads(0, 0, 128) and not engine.take_outputs()
@@ -73,7 +73,7 @@ def test_no_prompts_no_outputs(llm: LLM) -> None:
 
 
 def test_outputs_are_in_the_order_of_the_prompts(llm: LLM) -> None:
-    """More prompts than places, and the first ones take longest."""
+    """More prompts than ``max_num_seqs``, and the first ones take longest."""
     lengths = [25, 20, 15, 12, 9, 6, 3, 2, 1]
     params = [replace(GREEDY, max_tokens=length) for length in lengths]
 
@@ -82,7 +82,7 @@ def test_outputs_are_in_the_order_of_the_prompts(llm: LLM) -> None:
     assert [len(output["token_ids"]) for output in outputs] == lengths
 
 
-def test_a_prompt_is_answered_in_company_as_alone(llm: LLM) -> None:
+def test_outputs_do_not_depend_on_the_batch(llm: LLM) -> None:
     params = [GREEDY, SamplingParams(seed=7, max_tokens=8), SamplingParams(seed=7, max_tokens=8, top_p=0.9)]
     alone = [llm.generate([prompt], one) for prompt, one in zip(PROMPTS, params, strict=True)]
     assert llm.generate(PROMPTS, params) == [output for outputs in alone for output in outputs]
@@ -150,7 +150,7 @@ def test_a_stop_string_across_tokens_ends_the_text_before_it(llm: LLM) -> None:
     assert is_idle(llm)
 
 
-def test_choices_reach_a_stop_string_each_for_itself(llm: LLM) -> None:
+def test_each_choice_stops_at_its_own_stop_string(llm: LLM) -> None:
     params = SamplingParams(n=3, seed=3, max_tokens=12, ignore_eos=True)
     (whole,) = llm.generate("x", params)
     texts = [choice["text"] for choice in whole["choices"]]
@@ -241,9 +241,9 @@ def test_a_template_cannot_reach_the_interpreter(llm: LLM) -> None:
         ([[5, -1]], GREEDY, r"prompt 0: .*-1"),
         ([[5] * 256], GREEDY, r"prompt 0: .*256 .*256"),
         ([[5] * 300], GREEDY, r"prompt 0: .*256 .*300"),
-        ([[5] * 200], SamplingParams(max_tokens=100), r"256 .*200, so max_tokens can be 56 .* 100"),
+        ([[5] * 200], SamplingParams(max_tokens=100), r"256 .*200, so max_tokens must be at most 56, not 100"),
         ([[5]], SamplingParams(stop_token_ids=[49152]), r"prompt 0: stop_token_ids: .*49152"),
-        (["x", "y"], [GREEDY], "1 sampling_params for 2 prompts"),
+        (["x", "y"], [GREEDY], "sampling_params must be one, or one for each of the 2 prompts, not 1"),
     ],
 )
 def test_a_bad_value_is_named_and_nothing_is_computed(llm: LLM, prompts: Any, params: Any, message: str) -> None:
@@ -253,12 +253,12 @@ def test_a_bad_value_is_named_and_nothing_is_computed(llm: LLM, prompts: Any, pa
 
 
 @pytest.mark.parametrize("prompt", [{"prompt": "x"}, 5.0, None, [1.5]])
-def test_what_is_no_prompt_is_a_type_error(llm: LLM, prompt: Any) -> None:
+def test_an_invalid_prompt_is_a_type_error(llm: LLM, prompt: Any) -> None:
     with pytest.raises(TypeError):
         llm.generate([prompt], GREEDY)
 
 
-def test_what_generates_does_not_embed(llm: LLM) -> None:
+def test_a_generation_model_does_not_embed(llm: LLM) -> None:
     with pytest.raises(ValueError, match='task="embed"'):
         llm.embed("x")
 
@@ -266,9 +266,9 @@ def test_what_generates_does_not_embed(llm: LLM) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tensor_parallel_size": 2}, "tensor_parallel_size 2 is not supported yet"),
+        ({"tensor_parallel_size": 2}, "tensor_parallel_size must be 1, not 2"),
         ({"max_model_len": 0}, "max_model_len"),
-        ({"max_model_len": 257}, "max_model_len 257 is not between 1 and 256"),
+        ({"max_model_len": 257}, "max_model_len must be between 1 and 256"),
         ({"dtype": "float8"}, "dtype"),
         ({"max_num_seqs": 9, "max_num_batched_tokens": 8}, "max_num_batched_tokens"),
         ({"simulated_step_ms": 1.0}, "simulated_step_ms"),
@@ -280,7 +280,7 @@ def test_a_bad_setting_is_a_value_error(tiny_folder: str, options: dict[str, Any
 
 
 @pytest.mark.parametrize("name", ["max_modle_len", "port", "log_level", "max_waiting", "gpu_memory_utilization"])
-def test_what_is_no_setting_of_it_is_a_type_error(tiny_folder: str, name: str) -> None:
+def test_an_unknown_setting_is_a_type_error(tiny_folder: str, name: str) -> None:
     with pytest.raises(TypeError, match=rf"unexpected keyword argument '{name}'.*max_model_len"):
         LLM(tiny_folder, **{name: 1})  # type: ignore[arg-type]  # any of them could be the one that is a bool
 
@@ -309,7 +309,7 @@ def test_settings_may_stand_in_the_environment(tiny_folder: str, monkeypatch: py
 
 
 def at_step(llm: LLM, monkeypatch: pytest.MonkeyPatch, number: int, action: Callable[[], object]) -> None:
-    """Do something as this step begins."""
+    """Run ``action`` at the start of this step."""
     runner = engine_of(llm)._runner
     real, counted = runner.execute, iter(range(1_000_000))
 
@@ -363,7 +363,7 @@ def test_logs_do_not_go_where_the_program_writes(
     assert shown.out == ""
 
 
-def test_calls_from_threads_take_turns(llm: LLM) -> None:
+def test_calls_from_threads_are_serialised(llm: LLM) -> None:
     found: dict[str, list[Output]] = {}
     threads = [
         threading.Thread(target=lambda prompt=prompt: found.update({prompt: llm.generate(prompt, GREEDY)}))

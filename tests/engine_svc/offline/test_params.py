@@ -103,5 +103,5 @@ def test_an_unknown_name_is_a_type_error() -> None:
 
 
 @pytest.mark.parametrize(("field", "value"), [("seed", 2**64 - 1), ("temperature", 2), ("logprobs", 20), ("n", 128)])
-def test_the_limit_itself_is_fine(field: str, value: Any) -> None:
+def test_values_at_the_limit_are_accepted(field: str, value: Any) -> None:
     assert getattr(SamplingParams(**{field: value}).resolve(1), field) == value

@@ -1,4 +1,4 @@
-"""What is sampled is the same whether numpy computes it, for a CPU, or torch, for any device."""
+"""Runs the sampler tests with numpy on the CPU and with torch for any device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Short ways to say what a sampler test starts from."""
+"""Builders for the inputs of sampler tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from engine_svc.sampling.state import SamplingState
 from engine_svc.scheduling.sequence import Sequence
 
 operations: RowOperations = CpuRows()
-"""What ``adjust`` and ``draw`` are computed by; see the fixture of this name"""
+"""The row operations of ``adjust`` and ``draw``; see the fixture of this name"""
 
 _seq_ids = count()
 
@@ -34,7 +34,7 @@ def sequence(
     grammar: Grammar | None = None,
     **params: Any,
 ) -> Sequence:
-    """A sequence that has this output already."""
+    """A sequence with this output."""
     request = Request("r", tuple(prompt), SamplingParams(**params), frozenset(eos), grammar=grammar)
     return Sequence(request, index, next(_seq_ids), [*request.prompt_token_ids, *output])
 
@@ -58,7 +58,7 @@ def draw(rows: npt.NDArray[np.float32], states: list[SamplingState]) -> npt.NDAr
 
 
 def assert_drawn_from(token_ids: list[int], probabilities: npt.ArrayLike) -> None:
-    """Chi-square: how often each token came is what these probabilities make likely (up to 4.5 sigma)."""
+    """Chi-square test: the token counts fit these probabilities (up to 4.5 sigma)."""
     expected = np.asarray(probabilities, np.float64)
     expected = expected / expected.sum() * len(token_ids)
     seen = np.bincount(token_ids, minlength=len(expected))

@@ -1,4 +1,4 @@
-"""Masks in the sampler: where they stand among the other things that a request asks for, and whose faults are whose."""
+"""Constraint masks in the sampler: their order among other parameters, and the containment of faults."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from engine_svc.constraint import Constraint, Mask, Thinking
-from engine_svc.request import Sampled
+from engine_svc.output import Sampled
 from engine_svc.sampling.sampler import Sampler
 from engine_svc.scheduling.sequence import Sequence
 from svclib.errors import InvalidRequest
@@ -25,7 +25,7 @@ NUMBER = schema({"type": "integer"})
 
 
 def logits(**likely: float) -> torch.Tensor:
-    """One row, in which ``z`` is the likeliest by far, and then these letters."""
+    """One row, in which ``z`` is by far the most probable, followed by these letters."""
     row = torch.zeros(1, VOCAB)
     row[0, LIKELY] = 50.0
     for letter, value in likely.items():
@@ -75,7 +75,7 @@ def test_bias_and_penalties_choose_among_what_is_allowed() -> None:
     assert one(row, constrained("a", logit_bias=((ord("b"), -100.0), (ord("d"), -100.0)))).token_ids == (ord("d"),)
 
 
-def test_what_the_model_deems_impossible_is_taken_if_it_is_all_there_is() -> None:
+def test_impossible_tokens_are_taken_if_no_other_is_allowed() -> None:
     row = torch.full((1, VOCAB), -math.inf)
     row[0, LIKELY] = 0.0
     for temperature in (0.0, 1.0):
@@ -132,7 +132,7 @@ class PanicException(BaseException):
 
 
 class Failing:
-    """A grammar that fails when it is asked for a matcher, or the matcher for a mask or for an end."""
+    """A grammar that fails when making a matcher, or whose matcher fails in ``allowed`` or ``is_over``."""
 
     def __init__(self, place: str, error: BaseException) -> None:
         self._place, self._error = place, error
@@ -156,7 +156,7 @@ class Failing:
 
 @pytest.mark.parametrize("place", ["matcher", "allowed", "is_over"])
 @pytest.mark.parametrize("error", [InvalidRequest("too complex"), RuntimeError("a bug"), PanicException("a bug")])
-def test_a_matchers_fault_is_its_own_sequences(place: str, error: BaseException) -> None:
+def test_a_failing_matcher_fails_its_own_sequence(place: str, error: BaseException) -> None:
     failing = sequence(grammar=Failing(place, error), temperature=0.0)
     first, fault, last = Sampler().sample(
         logits(a=1.0).repeat(3, 1), [constrained(), failing, sequence(temperature=0.0)]
@@ -168,7 +168,7 @@ def test_a_matchers_fault_is_its_own_sequences(place: str, error: BaseException)
     assert (first.token_ids, last.token_ids) == ((ord("a"),), (LIKELY,))
 
 
-def test_company_changes_nothing() -> None:
+def test_constrained_rows_are_batch_invariant() -> None:
     rows = torch.from_numpy(np.random.default_rng(0).normal(size=(3, VOCAB)).astype(np.float32))
     batch = [constrained("a", temperature=1.0, seed=4), constrained("1", NUMBER), sequence(seed=1)]
     together = Sampler().sample(rows, batch)

@@ -1,4 +1,4 @@
-"""The same bits from torch, on whatever device, as from numpy."""
+"""torch on any device gives the same bits as numpy."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from engine_svc.request import Sampled
+from engine_svc.output import Sampled
 from engine_svc.sampling.cpu_rows import CpuRows
 from engine_svc.sampling.device_rows import DeviceRows
+from engine_svc.sampling.draw import winners
 from engine_svc.sampling.noise import position_keys, token_hashes
-from engine_svc.sampling.race import winners
 from engine_svc.sampling.sampler import Sampler, row_operations
 from tests.engine_svc.sampling.given import sequence
 

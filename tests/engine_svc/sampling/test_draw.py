@@ -54,7 +54,7 @@ def test_what_survives_the_filters_comes_with_its_share(params: dict[str, Any], 
 
 
 @pytest.mark.parametrize("top_k", [0, -1, 3, 1000])
-def test_no_filter_is_the_same_however_it_is_said(top_k: int) -> None:
+def test_all_ways_to_disable_a_filter_are_equal(top_k: int) -> None:
     logits = [1.0, 5.0, 2.0]
 
     assert drawn(logits, top_k=top_k) == drawn(logits)
@@ -74,7 +74,7 @@ def test_a_large_vocabulary_is_sampled_in_proportion() -> None:
 
 
 def plain_race(logits: np.ndarray[tuple[int, int], np.dtype[np.float32]], states: list[SamplingState]) -> list[int]:
-    """Every token takes part, in float64."""
+    """The race between all tokens, in float64."""
     keys = position_keys(
         [s.params.seed for s in states],
         [s.sequence.index for s in states],
@@ -88,7 +88,7 @@ def plain_race(logits: np.ndarray[tuple[int, int], np.dtype[np.float32]], states
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.1, 1.0, 10.0, 100.0])
-def test_leaving_out_the_hopeless_changes_no_race(spread: float) -> None:
+def test_contenders_include_every_winner(spread: float) -> None:
     generator = np.random.default_rng(1)
     logits = (generator.normal(size=(200, 500)) * spread).astype(np.float32)
     states = [state(seed=int(seed)) for seed in generator.integers(0, 2**63, 200)]
@@ -105,7 +105,7 @@ def test_filters_that_keep_everything_change_no_race() -> None:
     assert draw(logits.copy(), unfiltered).tolist() == draw(logits.copy(), filtered).tolist()
 
 
-def test_a_row_draws_the_same_in_any_company() -> None:
+def test_a_row_draws_the_same_in_any_batch() -> None:
     generator = np.random.default_rng(3)
     logits = generator.normal(size=(64, 1000)).astype(np.float32) * 2
     options: list[dict[str, Any]] = [

@@ -1,4 +1,4 @@
-"""Log probabilities of prompts: those of transformers, whatever the scheduler does, in little memory."""
+"""Log probabilities of prompts equal those of transformers under any schedule, in bounded memory."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from engine_svc.execution.runner import Runner, ScheduledSequence
-from engine_svc.request import Sampled
-from engine_svc.sampling.prompt_logprobs import add_prompt_logprobs
+from engine_svc.output import Sampled
+from engine_svc.runners.interface import Runner
+from engine_svc.sampling.logprobs import add_prompt_logprobs
 from engine_svc.scheduling.sequence import Sequence
+from engine_svc.scheduling.step import ScheduledSequence
 from svclib.errors import InternalError
 from tests.engine_svc import tiny
 from tests.engine_svc.given import Answer
@@ -78,7 +79,7 @@ def test_a_schedule_changes_nothing(runner: Runner, model: Any, options: dict[st
 
 
 @pytest.mark.parametrize("caching", [False, True])
-def test_a_prompt_that_loses_its_blocks_halfway_is_told_once(runner: Runner, model: Any, caching: bool) -> None:
+def test_a_prompt_preempted_halfway_is_reported_once(runner: Runner, model: Any, caching: bool) -> None:
     requests = [greedy([5], 25), greedy(PROMPT, 4, prompt_logprobs=2)]
 
     _old, young = run(runner, requests, chunk=1, num_blocks=12, caching=caching)
@@ -88,7 +89,7 @@ def test_a_prompt_that_loses_its_blocks_halfway_is_told_once(runner: Runner, mod
     assert_told(young, model, PROMPT, 2)
 
 
-def test_a_known_prompt_is_computed_again_for_those_who_ask(runner: Runner, model: Any) -> None:
+def test_prompt_logprobs_recompute_a_cached_prompt(runner: Runner, model: Any) -> None:
     requests = [greedy(PROMPT, 2), greedy(PROMPT, 2, prompt_logprobs=2), greedy(PROMPT, 2)]
 
     first, asking, last = run(runner, requests, caching=True, max_num_seqs=1)
@@ -99,7 +100,7 @@ def test_a_known_prompt_is_computed_again_for_those_who_ask(runner: Runner, mode
     assert first.prompt_logprobs == last.prompt_logprobs == []
 
 
-def test_choices_tell_them_once(runner: Runner, model: Any) -> None:
+def test_choices_report_prompt_logprobs_once(runner: Runner, model: Any) -> None:
     request = greedy(PROMPT, 4, temperature=1.0, n=3, seed=5, prompt_logprobs=1)
 
     (answer,) = run(runner, [request], chunk=4)
@@ -115,7 +116,7 @@ def test_a_prompt_of_one_token_has_none(runner: Runner) -> None:
     assert len(answer.token_ids[0]) == 2
 
 
-def test_chunks_are_told_as_they_are_computed(runner: Runner) -> None:
+def test_chunks_are_reported_as_they_are_computed(runner: Runner) -> None:
     (answer,) = run(runner, [greedy(PROMPT, 2, prompt_logprobs=0)], chunk=8)
 
     told = [len(chunk.prompt.token_ids) for chunk in answer.chunks if chunk.prompt is not None]
@@ -124,7 +125,7 @@ def test_chunks_are_told_as_they_are_computed(runner: Runner) -> None:
 
 
 @pytest.mark.parametrize("place", [3, 29])
-def test_a_broken_prompt_is_its_own_fault(model: Any, tmp_path: Path, place: int) -> None:
+def test_nan_logits_of_a_prompt_fail_it_alone(model: Any, tmp_path: Path, place: int) -> None:
     broken = tiny.random_model(tiny.llama())
     with torch.no_grad():
         broken.model.embed_tokens.weight[96] = torch.nan
@@ -141,7 +142,7 @@ def test_a_broken_prompt_is_its_own_fault(model: Any, tmp_path: Path, place: int
 
 
 class Counting:
-    """Logits that note how many rows are read at a time."""
+    """Logits that record how many rows are read at a time."""
 
     def __init__(self, logits: torch.Tensor) -> None:
         self.rows: list[int] = []
@@ -166,7 +167,7 @@ def test_logits_are_made_for_a_few_rows_at_a_time(
     logits = Counting(torch.randn(10, 100))
     batch = [entry(sequence(prompt=range(11), prompt_logprobs=4), 0, 10)]
     (whole,) = add_prompt_logprobs(batch, [], logits, 0, 100)
-    monkeypatch.setattr("engine_svc.sampling.prompt_logprobs._GROUP_ELEMENTS", elements)
+    monkeypatch.setattr("engine_svc.sampling.logprobs._GROUP_ELEMENTS", elements)
     logits.rows = []
 
     (grouped,) = add_prompt_logprobs(batch, [], logits, 0, 100)
@@ -193,7 +194,7 @@ def test_each_entry_gets_what_is_its_own() -> None:
     assert prompts == [(1, 2, 3, 4), (4, 5)], "what was told is not told again"
 
 
-def test_a_fault_of_the_sampler_stands() -> None:
+def test_a_fault_of_the_sampler_is_kept() -> None:
     fault = FloatingPointError("logits are not finite")
     batch = [entry(sequence(prompt=range(5), prompt_logprobs=0), 0, 5)]
 

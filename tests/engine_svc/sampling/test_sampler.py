@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from engine_svc.request import Sampled
+from engine_svc.output import Sampled
 from engine_svc.sampling.sampler import Sampler
 from engine_svc.scheduling.sequence import Sequence
 from tests.engine_svc.sampling.given import assert_drawn_from, sequence
@@ -69,7 +69,7 @@ def test_penalties_and_biases_hold_for_greedy_choice_too() -> None:
 
 
 def generate(logits_of: Any, first: Sequence, others: list[Sequence], *, reverse: bool, length: int = 12) -> list[int]:
-    """Continue ``first`` in the company of others; returns its output."""
+    """Continue ``first`` in a batch with others; returns its output."""
     sampler = Sampler()
     for _ in range(length):
         batch = [*others, first] if reverse else [first, *others]
@@ -100,7 +100,7 @@ def test_a_seeded_request_draws_the_same_alone_with_neighbours_and_in_another_ro
 
 
 @pytest.mark.parametrize("cut", [1, 4, 11])
-def test_it_goes_on_the_same_in_a_sampler_that_never_saw_it(cut: int) -> None:
+def test_a_new_sampler_continues_with_the_same_tokens(cut: int) -> None:
     params: dict[str, Any] = {"seed": 7, "frequency_penalty": 0.5, "repetition_penalty": 1.3, "top_k": 50}
     whole = generate(model, sequence(prompt=[1, 2], **params), [], reverse=False)
 
@@ -118,7 +118,7 @@ def test_choices_of_one_request_differ() -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 5])
-def test_a_choice_that_goes_on_alone_draws_its_own_noise(cut: int) -> None:
+def test_a_choice_resumed_alone_draws_its_own_noise(cut: int) -> None:
     whole = generate(model, sequence(prompt=[1], seed=5, index=3), [], reverse=False)
     alone = sequence(whole[:cut], prompt=[1], seed=5)
     alone.request = replace(alone.request, choice_index=3)
@@ -141,7 +141,7 @@ def test_logprobs_are_of_the_raw_logits() -> None:
     assert math.isclose(found.logprobs[0].top[0][1], expected[0], rel_tol=1e-6)
 
 
-def test_logprobs_go_to_those_who_asked() -> None:
+def test_logprobs_only_where_requested() -> None:
     rows = [[0.0, 1.0, 2.0]] * 4
 
     none, zero, two, more = sample(
@@ -160,7 +160,7 @@ def test_logprobs_go_to_those_who_asked() -> None:
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 @pytest.mark.parametrize("params", [{"temperature": 0.0}, {"temperature": 1.0, "logprobs": 2}, {"top_p": 0.5}])
-def test_a_broken_row_is_its_own_fault_alone(bad: float, params: dict[str, Any]) -> None:
+def test_nan_logits_fail_their_row_alone(bad: float, params: dict[str, Any]) -> None:
     rows = torch.tensor([[0.0, 9.0, 0.0], [0.0, bad, 9.0], [9.0, 0.0, 0.0]])
 
     first, broken, last = Sampler().sample(rows, [sequence(**params) for _ in range(3)])
@@ -241,7 +241,7 @@ def test_a_batch_in_groups_is_the_same_batch(monkeypatch: pytest.MonkeyPatch) ->
     ids=str,
 )
 @pytest.mark.parametrize("right", [0, 1, 3])
-def test_drafts_are_judged_by_what_would_be_chosen_one_by_one(params: dict[str, Any], right: int) -> None:
+def test_drafts_are_verified_against_tokens_sampled_one_by_one(params: dict[str, Any], right: int) -> None:
     def fresh() -> Sequence:
         return sequence([8, 8, 9], prompt=[1, 2], **params)
 
@@ -264,7 +264,7 @@ def test_drafts_are_judged_by_what_would_be_chosen_one_by_one(params: dict[str, 
     assert found.logprobs == tuple(one.logprobs[0] for one in results[: right + 1] if one.logprobs)
 
 
-def test_broken_logits_after_a_draft_keep_what_came_before() -> None:
+def test_nan_logits_after_a_draft_keep_the_tokens_before() -> None:
     rows = torch.tensor([[0.0, 9.0, 0.0], [0.0, math.nan, 0.0], [0.0, 0.0, 9.0]])
 
     right, wrong = (Sampler().sample(rows, [sequence(temperature=0.0)], [drafts]) for drafts in ((1, 1), (2, 1)))

@@ -8,7 +8,7 @@ def counts(one: object) -> dict[int, float]:
     return dict(zip(ids.tolist(), found.tolist(), strict=True))
 
 
-def test_drafts_count_as_output_for_those_who_assume_them() -> None:
+def test_rows_after_drafts_count_them_as_output() -> None:
     now = state([7, 7], prompt=[1, 2], repetition_penalty=1.5)
 
     ahead, further = now.after((7, 8)), now.after((7, 8, 1))
@@ -19,7 +19,7 @@ def test_drafts_count_as_output_for_those_who_assume_them() -> None:
     assert (now.position, ahead.position, further.position) == (2, 4, 5)
 
 
-def test_what_was_counted_ahead_is_not_counted_twice() -> None:
+def test_accepted_drafts_are_not_counted_twice() -> None:
     now = state([7], prompt=[1], frequency_penalty=1.0)
     assert counts(now.after((9,))) == {1: 0, 7: 1, 9: 1}
 
@@ -29,10 +29,10 @@ def test_what_was_counted_ahead_is_not_counted_twice() -> None:
     assert counts(now.after((5,))) == {1: 0, 7: 1, 9: 1, 5: 2}
 
 
-def test_the_least_length_is_reached_within_drafts() -> None:
+def test_min_tokens_is_reached_within_drafts() -> None:
     now = state([7], temperature=0.0, min_tokens=3)
 
-    assert [now.after((7,) * count).must_go_on for count in range(4)] == [True, True, False, False]
+    assert [now.after((7,) * count).must_continue for count in range(4)] == [True, True, False, False]
     assert [now.after((7,) * count).is_greedy for count in range(4)] == [False, False, True, True]
 
 

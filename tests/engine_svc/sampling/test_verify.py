@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from engine_svc.request import Sampled, TokenLogprobs
+from engine_svc.output import Sampled, TokenLogprobs
 from engine_svc.sampling.verify import Result, verify
 
 BROKEN = FloatingPointError("no")
 
 
 def rows(*token_ids: int | None) -> list[Result]:
-    """What was chosen in each row; None: it was broken."""
+    """The sampled token of each row; None: invalid logits."""
     return [BROKEN if token_id is None else Sampled((token_id,)) for token_id in token_ids]
 
 
@@ -30,13 +30,13 @@ def rows(*token_ids: int | None) -> list[Result]:
     ],
     ids=str,
 )
-def test_drafts_are_right_up_to_the_first_that_is_not(
+def test_drafts_are_accepted_up_to_the_first_mismatch(
     chosen: list[int | None], drafts: tuple[int, ...], expected: Result
 ) -> None:
     assert verify(rows(*chosen), [drafts]) == [expected]
 
 
-def test_everybody_gets_the_result_of_the_own_rows() -> None:
+def test_every_sequence_gets_the_result_of_its_own_rows() -> None:
     chosen = rows(1, 2, 3, 4, 5, 6, None, None)
 
     results = verify(chosen, [(), (2, 9), (), (6,), ()])
@@ -51,7 +51,7 @@ def test_each_token_keeps_its_log_probability() -> None:
     assert verify(chosen, [(5, 8)]) == [Sampled((5, 6), tuple(logprobs[:2]))]
 
 
-def test_whatever_else_a_row_says_is_kept() -> None:
+def test_other_fields_of_the_last_row_are_kept() -> None:
     over = Sampled((), completed=True)
 
     assert verify([*rows(5, 6), over], [(5,), ()]) == [Sampled((5, 6)), over]

@@ -14,20 +14,20 @@ def manager(num_blocks: int = 10, block_size: int = 4, *, caching: bool = True, 
 
 
 def compute(blocks: BlockManager, sequence: Sequence) -> None:
-    """As if a step had computed everything that is known."""
+    """As if a step had computed all known tokens."""
     start, sequence.num_computed_tokens = sequence.num_computed_tokens, sequence.num_tokens
     blocks.publish(sequence, start)
 
 
-def admit(blocks: BlockManager, prompt: list[int] | int, *, salt: str = "") -> Sequence:
-    sequence = given.sequence(prompt, salt=salt)
+def admit(blocks: BlockManager, prompt: list[int] | int) -> Sequence:
+    sequence = given.sequence(prompt)
     assert blocks.allocate(sequence)
     return sequence
 
 
-def num_cached(blocks: BlockManager, prompt: list[int] | int, *, salt: str = "") -> int:
+def num_cached(blocks: BlockManager, prompt: list[int] | int) -> int:
     """How many tokens of a prompt would come from the cache."""
-    sequence = admit(blocks, prompt, salt=salt)
+    sequence = admit(blocks, prompt)
     cached = sequence.num_computed_tokens
     blocks.free(sequence)
     return cached
@@ -57,7 +57,7 @@ def test_too_few_blocks_change_nothing() -> None:
     blocks.check_integrity([holder])
 
 
-def test_trimming_gives_back_what_holds_no_known_token() -> None:
+def test_trimming_frees_blocks_without_known_tokens() -> None:
     blocks = manager()
     sequence = admit(blocks, 9)
     assert blocks.grow(sequence, 20)
@@ -100,7 +100,7 @@ def test_nothing_is_cached_before_it_is_computed() -> None:
     assert num_cached(blocks, 9) == 8
 
 
-def test_a_live_prefix_is_shared_by_reference() -> None:
+def test_a_prefix_in_use_is_shared_by_reference() -> None:
     blocks = manager()
     first = admit(blocks, 9)
     compute(blocks, first)
@@ -114,7 +114,7 @@ def test_a_live_prefix_is_shared_by_reference() -> None:
     assert blocks.num_free_blocks == 10 - 3
 
 
-def test_a_dead_prefix_is_found_again() -> None:
+def test_an_evictable_prefix_is_reused() -> None:
     blocks = manager()
     first = admit(blocks, 9)
     compute(blocks, first)
@@ -141,14 +141,6 @@ def test_only_what_follows_the_same_beginning_is_shared() -> None:
     assert num_cached(blocks, [1, 2, 3, 4, 0, 6, 7, 8, 9]) == 4
     assert num_cached(blocks, [0, 2, 3, 4, 5, 6, 7, 8, 9]) == 0
     assert num_cached(blocks, [5, 6, 7, 8, 9]) == 0
-
-
-def test_salts_keep_tenants_apart() -> None:
-    blocks = manager(num_blocks=20)
-    for salt in ("x", "", "y"):
-        assert num_cached(blocks, 9, salt=salt) == 0
-        compute(blocks, admit(blocks, 9, salt=salt))
-    assert [num_cached(blocks, 9, salt=salt) for salt in ("x", "", "y", "z")] == [8, 8, 8, 0]
 
 
 def test_generated_tokens_are_cached_too() -> None:
@@ -200,7 +192,7 @@ def test_used_blocks_are_never_evicted() -> None:
     blocks.check_integrity([first, other])
 
 
-def test_cached_blocks_that_are_revived_are_not_counted_as_free() -> None:
+def test_evictable_blocks_that_are_reused_are_not_counted_as_free() -> None:
     blocks = manager(num_blocks=4)
     first = admit(blocks, 12)
     compute(blocks, first)
@@ -272,7 +264,7 @@ def test_a_fork_takes_the_longer_of_cache_and_parent() -> None:
     blocks.check_integrity([parent, child])
 
 
-def test_integrity_notices_a_forgotten_user() -> None:
+def test_check_integrity_notices_a_missing_sequence() -> None:
     blocks = manager()
     sequence = admit(blocks, 9)
     with pytest.raises(AssertionError, match="reference counts"):
@@ -282,7 +274,7 @@ def test_integrity_notices_a_forgotten_user() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_books_are_right_whatever_happens(seed: int) -> None:
+def test_integrity_after_random_operations(seed: int) -> None:
     """2,500 random operations with shared prefixes in a pool of 12 blocks, checked after each."""
     chance = random.Random(seed)
     blocks = manager(num_blocks=12, block_size=2, caching=seed != 3)

@@ -11,7 +11,7 @@ from svclib.errors import ContextLengthExceeded, InvalidRequest, Overloaded
 ROOMY = Capacity(max_model_len=100, block_size=4, num_blocks=1000)
 
 
-def test_what_was_asked_for_stands() -> None:
+def test_requested_max_tokens_are_kept() -> None:
     assert ROOMY.max_tokens(60, 40) == 40
     assert ROOMY.max_tokens(99, 1) == 1
 
@@ -30,7 +30,9 @@ def test_a_prompt_that_fills_the_context_is_refused(length: int, asked: int | No
 
 
 def test_too_many_tokens_for_the_context_are_refused_with_both_numbers() -> None:
-    with pytest.raises(InvalidRequest, match=r"100 tokens: the prompt has 60, .*can be 40 at most, and 41") as caught:
+    with pytest.raises(
+        InvalidRequest, match=r"100 tokens and the prompt has 60, so max_tokens must be at most 40, not 41"
+    ) as caught:
         ROOMY.max_tokens(60, 41)
     assert (type(caught.value), caught.value.param) == (InvalidRequest, "max_tokens")
 
@@ -38,7 +40,7 @@ def test_too_many_tokens_for_the_context_are_refused_with_both_numbers() -> None
 def test_a_prompt_larger_than_the_pool_is_refused_at_once() -> None:
     """80 prompt tokens, blocks of 16, a pool of 4."""
     pool = Capacity(max_model_len=1024, block_size=16, num_blocks=4)
-    with pytest.raises(InvalidRequest, match="need 5 cache blocks of 16 tokens, and the engine has 4") as caught:
+    with pytest.raises(InvalidRequest, match="need 5 KV cache blocks of 16 tokens, and the engine has 4") as caught:
         pool.max_tokens(80, 1)
     assert caught.value.param == "prompt"
     assert pool.max_tokens(8, 4) == 4
@@ -47,7 +49,7 @@ def test_a_prompt_larger_than_the_pool_is_refused_at_once() -> None:
 def test_an_answer_larger_than_the_pool_is_refused_at_once() -> None:
     pool = Capacity(max_model_len=1024, block_size=16, num_blocks=4)
     assert pool.max_tokens(60, 5) == 5
-    with pytest.raises(InvalidRequest, match="need 5 cache blocks") as caught:
+    with pytest.raises(InvalidRequest, match="need 5 KV cache blocks") as caught:
         pool.max_tokens(60, 6)
     assert caught.value.param == "max_tokens"
 
@@ -61,7 +63,7 @@ def test_without_max_tokens_no_more_than_the_pool_holds() -> None:
 
 
 @given(st.integers(1, 200), st.integers(1, 9), st.integers(1, 30), st.integers(1, 300), st.integers(1, 300))
-def test_exactly_what_the_blocks_hold_is_let_in(
+def test_exactly_what_the_blocks_hold_is_admitted(
     max_model_len: int, block_size: int, num_blocks: int, num_prompt: int, asked: int
 ) -> None:
     pool = BlockManager(num_blocks, block_size, model="m")
@@ -88,6 +90,6 @@ def test_slots_are_counted_by_choices() -> None:
 
 
 def test_more_choices_than_there_are_slots_can_never_be_taken() -> None:
-    with pytest.raises(InvalidRequest, match=r"n is 6.* 5 choices") as caught:
+    with pytest.raises(InvalidRequest, match=r"n must be at most 5 choices .*, not 6") as caught:
         Slots(max_running=2, max_waiting=3).take(6)
     assert caught.value.param == "n"

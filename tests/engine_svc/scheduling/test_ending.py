@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine_svc.request import Sampled
+from engine_svc.output import Sampled
 from engine_svc.scheduling.ending import Ending, ending_of
 from engine_svc.scheduling.sequence import Sequence, choices_of
 from tests.engine_svc import given
@@ -71,7 +71,7 @@ def test_end_tokens_in_the_prompt_mean_nothing() -> None:
     assert ending_of(sequence, Sampled((7,))) is None
 
 
-def test_a_runner_with_nothing_more_to_say_ends_the_choice() -> None:
+def test_a_runner_can_end_the_choice() -> None:
     assert ending_of(fresh(max_tokens=9), Sampled((), ended=True)) == Ending(0, "length")
     assert ending_of(fresh(max_tokens=9), Sampled((7, 8), ended=True)) == Ending(2, "length")
     assert ending_of(fresh(max_tokens=9), Sampled((EOS, 8), ended=True)) == Ending(1, "stop", EOS)

@@ -29,15 +29,15 @@ def test_a_root_is_not_a_block() -> None:
 
 
 @given(st.lists(st.text(max_size=4), min_size=2, max_size=2), st.lists(st.text(max_size=4), min_size=2, max_size=2))
-def test_fields_cannot_run_into_each_other(one: list[str], other: list[str]) -> None:
+def test_field_boundaries_change_the_hash(one: list[str], other: list[str]) -> None:
     equal = root_hash(dict(zip("ab", one, strict=True))) == root_hash(dict(zip("ab", other, strict=True)))
     assert equal == (one == other)
 
 
 @given(st.lists(st.integers(0, 2**32 - 1), max_size=4), st.lists(st.integers(0, 2**32 - 1), max_size=4))
-def test_tokens_cannot_run_into_each_other(one: list[int], other: list[int]) -> None:
+def test_token_boundaries_change_the_hash(one: list[int], other: list[int]) -> None:
     assert (block_hash(ROOT, one) == block_hash(ROOT, other)) == (one == other)
 
 
-def test_the_name_covers_everything_before() -> None:
+def test_the_hash_covers_everything_before() -> None:
     assert block_hash(block_hash(ROOT, [1]), [2]) != block_hash(block_hash(ROOT, [3]), [2])

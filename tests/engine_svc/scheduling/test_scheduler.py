@@ -5,7 +5,8 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from engine_svc.request import ChoiceOutput, Request, Sampled, TokenLogprobs
+from engine_svc.output import ChoiceOutput, Sampled, TokenLogprobs
+from engine_svc.request import Request
 from engine_svc.scheduling.scheduler import Scheduler
 from engine_svc.scheduling.sequence import Sequence, Status, choices_of
 from engine_svc.scheduling.step import Outcome, Plan
@@ -25,7 +26,7 @@ def add_one(scheduler: Scheduler, prompt: int, first_id: int, max_tokens: int = 
 
 
 def step(scheduler: Scheduler, *tokens: int, now: float = 0.0) -> tuple[Plan, list[Outcome]]:
-    """One step in which everybody who samples gets these tokens, by default one."""
+    """One step in which every sampling sequence gets these tokens, by default one."""
     plan = scheduler.schedule(now)
     sampled = Sampled(tokens or (TOKEN,))
     outcomes = scheduler.apply(plan.batch, [sampled if entry.samples else None for entry in plan.batch])
@@ -87,7 +88,7 @@ def test_a_step_holds_no_more_than_its_limits() -> None:
     assert (scheduler.num_running, scheduler.num_waiting) == (3, 2)
 
 
-def test_nobody_running_is_left_out_by_a_long_prompt_before_it() -> None:
+def test_a_long_prompt_leaves_no_running_sequence_out() -> None:
     scheduler = given.scheduler(num_blocks=100, max_num_seqs=3, max_num_batched_tokens=8, chunk=6)
     for number, prompt in ((1, 200), (2, 1), (3, 1)):
         add_one(scheduler, prompt, number)
@@ -97,7 +98,7 @@ def test_nobody_running_is_left_out_by_a_long_prompt_before_it() -> None:
         assert [(entry.sequence.seq_id, entry.num_tokens) for entry in plan.batch] == [(1, 6), (2, 1), (3, 1)]
 
 
-def test_the_older_get_more_but_everybody_gets_a_token() -> None:
+def test_older_sequences_get_more_but_each_gets_a_token() -> None:
     scheduler = given.scheduler(max_num_seqs=3, max_num_batched_tokens=12, chunk=8)
     for number in (1, 2, 3):
         add_one(scheduler, 1, number)
@@ -141,7 +142,7 @@ def test_an_end_token_is_part_of_the_output_and_named() -> None:
     assert outcomes == [(sequence, ChoiceOutput(0, (10, given.EOS), (), "stop", given.EOS))]
 
 
-def test_a_step_that_yields_nothing_is_asked_again() -> None:
+def test_a_sequence_without_a_new_token_is_scheduled_again() -> None:
     scheduler = given.scheduler(block_size=4)
     sequence = add_one(scheduler, 4, 1)
     plan = scheduler.schedule(0.0)
@@ -165,7 +166,7 @@ def test_a_sequence_that_is_not_due_waits_alone() -> None:
     assert shape(step(scheduler, now=5.0)[0]) == [(1, 3, 1), (2, 3, 1)]
 
 
-def test_the_youngest_makes_room_and_is_next() -> None:
+def test_the_youngest_is_preempted_and_is_next() -> None:
     scheduler = given.scheduler(num_blocks=4, block_size=4, caching=False)
     old, young = add_one(scheduler, 7, 1), add_one(scheduler, 4, 2)
     step(scheduler)  # 2 blocks and 1
@@ -183,7 +184,7 @@ def test_the_youngest_makes_room_and_is_next() -> None:
     assert [entry.sequence for entry in step(scheduler)[0].batch] == [young, newcomer]
 
 
-def test_a_preempted_sequence_goes_on_where_it_was() -> None:
+def test_a_preempted_sequence_continues_where_it_was() -> None:
     scheduler = given.scheduler(num_blocks=4, block_size=4, caching=False)
     old, young = add_one(scheduler, 7, 1, max_tokens=6), add_one(scheduler, 4, 2, max_tokens=4)
     while old.status is not Status.FINISHED:
@@ -257,7 +258,7 @@ def test_choices_with_nothing_to_share_start_at_once() -> None:
     assert shape(step(scheduler)[0]) == [(1, 0, 4), (2, 0, 4), (3, 0, 4)]
 
 
-def test_waiting_choices_let_others_pass() -> None:
+def test_waiting_choices_do_not_block_other_requests() -> None:
     scheduler = given.scheduler(block_size=4, chunk=4)
     add(scheduler, given.request(12, 100, n=2), 1)
     add_one(scheduler, 2, 3)
@@ -266,7 +267,7 @@ def test_waiting_choices_let_others_pass() -> None:
 
 @pytest.mark.parametrize("caching", [True, False])
 @pytest.mark.parametrize("when", ["waiting", "prefilling", "decoding"])
-def test_when_the_first_choice_leaves_another_takes_its_part(caching: bool, when: str) -> None:
+def test_when_the_first_choice_ends_another_computes_the_prompt(caching: bool, when: str) -> None:
     scheduler = given.scheduler(block_size=4, chunk=4, max_num_seqs=1, caching=caching)
     leader, second, third = add(scheduler, given.request(11, 2, n=3), 1)
     for _ in range({"waiting": 0, "prefilling": 1, "decoding": 3}[when]):
@@ -290,7 +291,7 @@ def test_choices_of_one_token(caching: bool) -> None:
     assert scheduler.num_free_blocks == 64
 
 
-def test_more_choices_than_places_take_turns() -> None:
+def test_more_choices_than_max_num_seqs_take_turns() -> None:
     scheduler = given.scheduler(block_size=4, max_num_seqs=2)
     sequences = add(scheduler, given.request(9, 3, n=7), 1)
     for _ in range(20):
@@ -299,7 +300,7 @@ def test_more_choices_than_places_take_turns() -> None:
     assert all(sequence.finish_reason == "length" for sequence in sequences)
 
 
-def test_a_preempted_first_choice_does_not_hold_up_the_others_for_ever() -> None:
+def test_a_preempted_first_choice_does_not_block_the_others() -> None:
     scheduler = given.scheduler(num_blocks=6, block_size=2, chunk=2)
     add_one(scheduler, 4, 0, max_tokens=6)
     sequences = add(scheduler, given.request([9] * 5, 4, n=3), 1)
@@ -309,7 +310,7 @@ def test_a_preempted_first_choice_does_not_hold_up_the_others_for_ever() -> None
     assert scheduler.num_free_blocks == 6
 
 
-def test_a_fault_is_handed_back_and_publishes_nothing() -> None:
+def test_a_fault_is_returned_and_caches_nothing() -> None:
     scheduler = given.scheduler(block_size=4)
     bad, good = add_one(scheduler, 9, 1), add_one(scheduler, 3, 2)
     fault = RuntimeError("no")
@@ -346,7 +347,7 @@ def test_ending_is_legal_in_every_state_and_once() -> None:
     assert (scheduler.num_running, scheduler.num_waiting, scheduler.num_free_blocks) == (0, 0, 4)
 
 
-def test_a_request_with_many_choices_does_not_hold_up_the_next() -> None:
+def test_a_request_with_many_choices_does_not_delay_the_next() -> None:
     scheduler = given.scheduler(max_num_seqs=4)
     many = add(scheduler, given.request(4, 100, n=32), 1)
     step(scheduler)
@@ -359,7 +360,7 @@ def test_a_request_with_many_choices_does_not_hold_up_the_next() -> None:
     assert many[3] in step(scheduler)[0].admitted
 
 
-def test_a_place_is_made_only_by_who_has_another() -> None:
+def test_only_a_request_with_another_running_choice_is_preempted() -> None:
     scheduler = given.scheduler(max_num_seqs=2)
     add(scheduler, given.request(4, 100, n=1), 1)
     add(scheduler, given.request(4, 100, n=1), 2)
@@ -369,7 +370,7 @@ def test_a_place_is_made_only_by_who_has_another() -> None:
     assert waiting.status is Status.WAITING
 
 
-def test_room_in_the_cache_is_made_too() -> None:
+def test_blocks_are_freed_for_a_blocked_request_too() -> None:
     scheduler = given.scheduler(num_blocks=8, block_size=4, max_num_seqs=8, caching=False)
     add(scheduler, given.request(4, 26, n=4), 1)
     for _ in range(3):
@@ -380,7 +381,7 @@ def test_room_in_the_cache_is_made_too() -> None:
     assert single.status is Status.FINISHED
 
 
-def test_the_first_choice_of_every_request_is_the_last_to_make_room() -> None:
+def test_the_first_choice_of_every_request_is_preempted_last() -> None:
     scheduler = given.scheduler(num_blocks=8, block_size=4, caching=False)
     old = add(scheduler, given.request(4, 26, n=3), 1)
     young = add_one(scheduler, 4, 10, max_tokens=12)
@@ -396,7 +397,9 @@ def test_the_first_choice_of_every_request_is_the_last_to_make_room() -> None:
     st.integers(2, 6),
     st.integers(8, 20),
 )
-def test_whatever_comes_ends(arrivals: list[tuple[int, int, int]], max_num_seqs: int, num_blocks: int) -> None:
+def test_every_admitted_request_finishes(
+    arrivals: list[tuple[int, int, int]], max_num_seqs: int, num_blocks: int
+) -> None:
     scheduler = given.scheduler(num_blocks=num_blocks, block_size=4, max_num_seqs=max_num_seqs)
     requests: list[tuple[Sequence, ...]] = []
     for number, (wait, n, max_tokens) in enumerate(arrivals):
@@ -413,7 +416,7 @@ def test_whatever_comes_ends(arrivals: list[tuple[int, int, int]], max_num_seqs:
 @settings(max_examples=60)
 @hypothesis.given(st.integers(1, 4), st.integers(2, 40), st.integers(3, 8))
 def test_a_short_request_among_floods_takes_a_few_steps(num_floods: int, n: int, max_num_seqs: int) -> None:
-    """However many choices others have in the queue: one step to see that there is no room, one to make it."""
+    """However many choices others have waiting: one step to find it blocked, one to preempt for it."""
     scheduler = given.scheduler(num_blocks=200, max_num_seqs=max_num_seqs)
     for number in range(min(num_floods, max_num_seqs - 1)):
         add(scheduler, given.request(4, 10_000, n=n), number * 100)

@@ -1,8 +1,8 @@
-"""The scheduler and its blocks under random treatment: every operation leaves the books right, every answer is right.
+"""Random operations on scheduler and blocks: every operation keeps their integrity, every output is right.
 
 The model (``paged_model.py``) computes each token from what the blocks really hold, so a block that is shared too
 early, taken too soon or found under a wrong name shows as a wrong token. With speculation it has three words, so that
-guesses are right now and then.
+draft tokens are accepted now and then.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PREFIXES = ([1, 2, 3, 4, 5, 6], [1, 2, 3, 9, 9, 9, 9], [8])
 
 
 class Fuzz:
-    """A small engine, and what every request in it must get."""
+    """A small engine, and the expected output of every request in it."""
 
     def __init__(
         self, num_blocks: int, block_size: int, *, chunk: int, caching: bool, per_step: int, num_drafts: int = 0
@@ -66,7 +66,7 @@ class Fuzz:
         self.running.stop_choice(number, index)
 
     def finish(self) -> None:
-        """Everything ends, with the tokens it must have, and leaves nothing behind."""
+        """Every request finishes with its expected tokens, and no block is leaked."""
         self.running.run()
         assert self.live == []
         for number, request in self.requests.items():

@@ -4,7 +4,7 @@ from engine_svc.scheduling.sequence import Status, choices_of
 from tests.engine_svc import given
 
 
-def test_a_fresh_sequence_owes_its_prompt() -> None:
+def test_a_new_sequence_has_its_prompt_to_compute() -> None:
     sequence = given.sequence([5, 6, 7])
     assert (sequence.num_tokens, sequence.num_prompt_tokens, sequence.num_output_tokens) == (3, 3, 0)
     assert sequence.num_uncomputed_tokens == 3
@@ -38,15 +38,15 @@ def test_which_tokens_end_it() -> None:
     assert choices_of(request, 0)[0].end_token_ids == {2, 3}
 
 
-def test_a_prompt_that_owes_logits_skips_only_what_was_told() -> None:
+def test_prompt_logprobs_allow_skipping_reported_tokens_only() -> None:
     one, other = choices_of(given.request(9, n=2, prompt_logprobs=0), 0)
-    assert [(choice.owes_prompt_logprobs, choice.num_skippable_tokens) for choice in (one, other)] == [
+    assert [(choice.needs_prompt_logprobs, choice.num_skippable_tokens) for choice in (one, other)] == [
         (True, 0),
         (False, 8),
     ]
     one.num_prompt_logprobs = 5
-    assert (one.owes_prompt_logprobs, one.num_skippable_tokens) == (True, 5)
+    assert (one.needs_prompt_logprobs, one.num_skippable_tokens) == (True, 5)
     one.num_prompt_logprobs = 8
     one.token_ids += [1, 2]
-    assert (one.owes_prompt_logprobs, one.num_skippable_tokens) == (False, 10)
-    assert not choices_of(given.request(9), 0)[0].owes_prompt_logprobs
+    assert (one.needs_prompt_logprobs, one.num_skippable_tokens) == (False, 10)
+    assert not choices_of(given.request(9), 0)[0].needs_prompt_logprobs

@@ -23,7 +23,7 @@ def queue_of(*counts: int) -> tuple[WaitingQueue, list[tuple[Sequence, ...]]]:
 
 
 def start(queue: WaitingQueue, count: int) -> list[Sequence]:
-    """Give so many places away."""
+    """Start this many sequences."""
     started: list[Sequence] = []
     for sequence in queue.turns():
         if len(started) == count:
@@ -48,7 +48,7 @@ def test_choices_of_requests_take_turns() -> None:
     assert start(queue, 7) == [many[0], two[0], one[0], many[1], two[1], many[2], many[3]]
 
 
-def test_a_newcomer_comes_before_further_choices_of_others() -> None:
+def test_a_new_request_comes_before_further_choices_of_others() -> None:
     queue, (many,) = queue_of(100)
     assert start(queue, 50) == list(many[:50])
     newcomer = given.sequence()
@@ -56,7 +56,7 @@ def test_a_newcomer_comes_before_further_choices_of_others() -> None:
     assert next(queue.turns()) is newcomer
 
 
-def test_newcomers_never_hold_up_a_request_of_which_nothing_runs() -> None:
+def test_new_requests_never_delay_a_request_without_running_choices() -> None:
     queue, (many,) = queue_of(3)
     for _ in range(3):
         queue.push(given.sequence())
@@ -67,7 +67,7 @@ def test_newcomers_never_hold_up_a_request_of_which_nothing_runs() -> None:
         queue.note_stop(first)
 
 
-def test_who_lost_a_place_waits_in_order_of_age() -> None:
+def test_preempted_sequences_wait_in_order_of_age() -> None:
     queue, (old, new) = queue_of(3, 1)
     started = start(queue, 3)
     assert started == [old[0], new[0], old[1]]
@@ -77,7 +77,7 @@ def test_who_lost_a_place_waits_in_order_of_age() -> None:
     assert list(queue) == [new[0], old[1], old[2]]
 
 
-def test_a_request_that_is_passed_over_comes_back_in_the_next_round() -> None:
+def test_a_skipped_request_comes_back_in_the_next_round() -> None:
     queue, (first, second) = queue_of(2, 2)
     seen = []
     for sequence in queue.turns():
@@ -89,7 +89,7 @@ def test_a_request_that_is_passed_over_comes_back_in_the_next_round() -> None:
     assert next(queue.turns()) is first[0]
 
 
-def test_anyone_can_leave_once() -> None:
+def test_any_sequence_can_be_removed_once() -> None:
     queue, (one, two, three) = WaitingQueue(), [given.sequence() for _ in range(3)]
     for sequence in (one, two, three):
         queue.push(sequence)
@@ -99,7 +99,7 @@ def test_anyone_can_leave_once() -> None:
         queue.remove(two)
 
 
-def test_a_choice_can_leave_once() -> None:
+def test_a_choice_can_be_removed_once() -> None:
     queue, (choices,) = queue_of(3)
     queue.remove(choices[1])
     assert list(queue) == [choices[0], choices[2]]
@@ -108,8 +108,8 @@ def test_a_choice_can_leave_once() -> None:
 
 
 @given_that(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.integers(0, 60))
-def test_places_are_given_out_evenly(counts: list[int], num_places: int) -> None:
-    """No request gets another place before every other that still waits has as many."""
+def test_running_choices_are_distributed_evenly(counts: list[int], num_places: int) -> None:
+    """No request starts another choice before every other waiting request has as many running."""
     queue, requests = queue_of(*counts)
     running = Counter(sequence.group_id for sequence in start(queue, num_places))
     waiting = {sequence.group_id for sequence in queue}

@@ -1,4 +1,4 @@
-"""The compiled forward pass. That it is right for every family stands in tests/numerics."""
+"""The compiled forward pass. tests/numerics compares every family with transformers."""
 
 from __future__ import annotations
 
@@ -68,9 +68,7 @@ def prompts(executor: CpuExecutor, lengths: list[int]) -> list[Tensor]:
 
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("num_threads", [1, 2, 3])
-def test_a_sequence_is_the_same_to_the_last_bit_beside_others(
-    tmp_path: Path, kernels: Kernels, format_: Format, num_threads: int
-) -> None:
+def test_a_sequence_is_batch_invariant(tmp_path: Path, kernels: Kernels, format_: Format, num_threads: int) -> None:
     torch.set_num_threads(1)
     model = load(Path(tiny.save(tiny.random_model(tiny.qwen3()), tmp_path)), format_)
     (alone,) = prompts(model, [13])
@@ -101,7 +99,7 @@ def test_stored_integers_stay_as_they_are(
 
 
 def standing_out(path: Path, *, tokens: range) -> Path:
-    """A model in which two channels are many times as large as the others, for some tokens only, and count for less."""
+    """A model with two outlier channels, for some tokens only, and with smaller weights."""
     model = tiny.random_model(tiny.llama(hidden_size=160, intermediate_size=192, head_dim=40))
     with torch.no_grad():
         for channel in (3, 70):
@@ -114,7 +112,7 @@ def standing_out(path: Path, *, tokens: range) -> Path:
 
 
 def standing_out_late(path: Path) -> Path:
-    """A model with a channel that stands out in the 66th group of its rows, beside those that matter most."""
+    """A model with an outlier channel in the 66th group of its rows, beside the channels that matter most."""
     model = tiny.random_model(tiny.llama(num_hidden_layers=1, hidden_size=160, intermediate_size=2112, head_dim=40))
     with torch.no_grad():
         mlp = model.model.layers[0].mlp
@@ -125,13 +123,13 @@ def standing_out_late(path: Path) -> Path:
 
 
 def lost(path: Path, format_: Format, kernels: Kernels) -> float:
-    """The error of a format in parts of what logits differ by."""
+    """The error of a format relative to the spread of the logits."""
     (exact,) = prompts(load(path, Format.FLOAT32), [30])
     (found,) = prompts(load(path, format_), [30])
     return float((found - exact).square().mean().sqrt() / exact.std())
 
 
-def test_numbers_that_stand_out_take_few_digits_from_others(tmp_path: Path, kernels: Kernels) -> None:
+def test_outliers_cost_other_values_little_precision(tmp_path: Path, kernels: Kernels) -> None:
     path = standing_out(tmp_path, tokens=range(97))
 
     # With 15 bits, weights of 8 bits are what is lost.
@@ -141,13 +139,13 @@ def test_numbers_that_stand_out_take_few_digits_from_others(tmp_path: Path, kern
 
 
 @pytest.mark.parametrize("format_", [Format.INT16, Format.INT8])
-def test_groups_have_second_digits_wherever_they_are(tmp_path: Path, kernels: Kernels, format_: Format) -> None:
+def test_outlier_groups_are_decomposed_wherever_they_are(tmp_path: Path, kernels: Kernels, format_: Format) -> None:
     path = standing_out_late(tmp_path)
 
     assert lost(path, format_, kernels) < 0.095  # 0.075 and 0.081; above 0.11 if the last groups have none
 
 
-def test_rows_beside_one_that_stands_out_are_the_same_to_the_last_bit(tmp_path: Path, kernels: Kernels) -> None:
+def test_rows_beside_an_outlier_have_the_same_bits(tmp_path: Path, kernels: Kernels) -> None:
     model = load(standing_out(tmp_path, tokens=range(0, 97, 5)), Format.INT8)
     (alone,) = prompts(model, [13])
     others = load(tmp_path, Format.INT8)
@@ -166,7 +164,7 @@ def test_other_weights_get_eight_bits(tmp_path: Path, kernels: Kernels) -> None:
     assert all(vector.dtype == torch.float32 for vector in weights.vectors.values())
 
 
-def test_what_a_checkpoint_lacks_is_named(tmp_path: Path, kernels: Kernels) -> None:
+def test_missing_weights_are_named(tmp_path: Path, kernels: Kernels) -> None:
     model = tiny.random_model(tiny.llama())
     del model.model.layers[1].mlp.down_proj
     path = Path(tiny.save(model, tmp_path))
@@ -176,7 +174,7 @@ def test_what_a_checkpoint_lacks_is_named(tmp_path: Path, kernels: Kernels) -> N
 
 
 @pytest.mark.parametrize("format_", FORMATS)
-def test_what_is_no_number_stays_none(tmp_path: Path, kernels: Kernels, format_: Format) -> None:
+def test_nan_stays_nan(tmp_path: Path, kernels: Kernels, format_: Format) -> None:
     model = tiny.random_model(tiny.llama())
     with torch.no_grad():
         model.model.layers[0].mlp.down_proj.weight[3, 5] = torch.inf
@@ -189,7 +187,7 @@ def test_what_is_no_number_stays_none(tmp_path: Path, kernels: Kernels, format_:
 
 
 @pytest.mark.parametrize("table", ["_ACTIVATIONS", "_HEAD_NORMS"])
-def test_what_the_kernels_do_not_compute_is_left_to_torch(
+def test_what_the_kernels_do_not_support_is_computed_by_torch(
     tmp_path: Path, kernels: Kernels, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = Path(tiny.save(tiny.random_model(tiny.qwen3()), tmp_path))
@@ -199,12 +197,15 @@ def test_what_the_kernels_do_not_compute_is_left_to_torch(
 
     assert isinstance(executor, TorchExecutor)
     assert not executor.info.batch_invariant
-    with pytest.raises(ModelLoadError, match=r"int8 needs the compiled forward pass: (activation silu|norms of each)"):
+    with pytest.raises(
+        ModelLoadError,
+        match=r"int8 needs the compiled kernels, which do not support this model: (activation silu|norms of each)",
+    ):
         loaded.load(path, **loaded.FORMATS[Format.INT8])
 
 
 def test_every_field_of_a_configuration_reaches_the_kernels() -> None:
-    """A new one fails here until decoder.py passes it on, refuses it, or it is written down for coming another way."""
+    """A new field fails here until decoder.py passes it on, refuses it, or it is listed as passed another way."""
     read = set(re.findall(r"\.(\w+)", inspect.getsource(decoder)))
 
     for type_, another_way in ANOTHER_WAY.items():

@@ -36,7 +36,7 @@ STEPS = {"whole": [LENGTH], "chunks": [16, 16, 16, 12], "decode": [17] + [1] * 4
 
 @pytest.fixture(params=["reference", "cpu"])
 def backend(request: pytest.FixtureRequest) -> str:
-    """Who computes attention."""
+    """The attention backend."""
     if request.param == "cpu":
         request.getfixturevalue("kernels")
     return str(request.param)

@@ -23,7 +23,7 @@ def load(folder: Path, **options: Any) -> Executor:
 
 
 def change_weights(folder: Path, **changes: Any) -> None:
-    """Set tensors by name; None takes one away."""
+    """Set tensors by name; None removes one."""
     path = folder / "model.safetensors"
     tensors = load_file(path) | {name.replace("__", "."): value for name, value in changes.items()}
     save_file({name: value for name, value in tensors.items() if value is not None}, path, {"format": "pt"})
@@ -47,11 +47,11 @@ def test_a_folder_in_parts(tmp_path: Path) -> None:
 def test_a_refused_model_is_named(tmp_path: Path) -> None:
     folder = saved(tmp_path, GptOssConfig(**(foreign.GROUPED | {"num_local_experts": 2, "head_dim": 8})))
 
-    with pytest.raises(ModelLoadError, match=r"GptOssForCausalLM is not supported: it has attention sinks\. Nor is it"):
+    with pytest.raises(ModelLoadError, match=r"GptOssForCausalLM is not supported: it has attention sinks\. It is not"):
         load(folder)
 
 
-def test_a_tensor_that_is_missing_is_not_made_up(tmp_path: Path) -> None:
+def test_a_missing_tensor_is_refused(tmp_path: Path) -> None:
     folder = saved(tmp_path)
     change_weights(folder, gpt_neox__final_layer_norm__weight=None)
 
@@ -59,7 +59,7 @@ def test_a_tensor_that_is_missing_is_not_made_up(tmp_path: Path) -> None:
         load(folder)
 
 
-def test_a_tensor_that_the_model_does_not_know(tmp_path: Path) -> None:
+def test_an_unknown_tensor_is_refused(tmp_path: Path) -> None:
     folder = saved(tmp_path)
     change_weights(folder, gpt_neox__layers__0__adapter__weight=torch.ones(2))
 
@@ -71,7 +71,7 @@ def test_a_tensor_of_another_shape(tmp_path: Path) -> None:
     folder = saved(tmp_path)
     change_weights(folder, gpt_neox__final_layer_norm__weight=torch.ones(5))
 
-    with pytest.raises(ModelLoadError, match="cannot be loaded by transformers"):
+    with pytest.raises(ModelLoadError, match="transformers cannot load"):
         load(folder)
 
 
@@ -105,5 +105,7 @@ def test_a_native_family_is_computed_by_transformers_when_told(tmp_path: Path) -
 def test_gguf_files_are_not_for_transformers(tmp_path: Path) -> None:
     file = Path(tiny.save_gguf(tiny.random_model(tiny.llama()), tmp_path / "tiny.gguf"))
 
-    with pytest.raises(ModelLoadError, match="executor transformers reads folders of Hugging Face, not GGUF files"):
+    with pytest.raises(
+        ModelLoadError, match="executor transformers: the model must be a Hugging Face folder, not a GGUF file"
+    ):
         load(file, executor="transformers")

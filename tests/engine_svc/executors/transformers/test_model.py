@@ -26,7 +26,7 @@ def model() -> TransformersModel:
 
 @torch.inference_mode()
 def logits(model: TransformersModel, rows: list[int]) -> Tensor:
-    """Of these of eight tokens."""
+    """The logits of these rows of eight tokens."""
     positions = torch.arange(8)
     batch = PagedBatch(
         slot_mapping=positions,
@@ -47,7 +47,7 @@ def test_logits_are_those_of_the_rows_in_their_order(model: TransformersModel, r
 
 
 class Wholesale(nn.Module):
-    """A model that knows only of all logits."""
+    """A model without ``logits_to_keep``."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()

@@ -17,8 +17,8 @@ from engine_svc.weights.errors import ModelLoadError
 from tests.engine_svc import foreign, tiny
 
 
-def unproven(config: PretrainedConfig, dtype: torch.dtype) -> tuple[TransformersModel, list[Tensor], Tensor]:
-    """A model that is not proven yet, and what to prove it with."""
+def loaded(config: PretrainedConfig, dtype: torch.dtype) -> tuple[TransformersModel, list[Tensor], Tensor]:
+    """A model before the check, its sequences and its own logits."""
     model = tiny.random_model(config).to(dtype)
     sequences = random_sequences(config.vocab_size)
     expected = own_logits(model, sequences)
@@ -31,23 +31,23 @@ def unproven(config: PretrainedConfig, dtype: torch.dtype) -> tuple[Transformers
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", ["gpt_neox", "vaultgemma", "starcoder2"])
 @torch.inference_mode()
-def test_a_model_that_does_as_it_says(name: str, dtype: torch.dtype) -> None:
-    check(*unproven(foreign.FAMILIES[name], dtype))
+def test_equal_logits_pass(name: str, dtype: torch.dtype) -> None:
+    check(*loaded(foreign.FAMILIES[name], dtype))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("changes", [{"scale": 3.0}, {"windows": (2, 2)}, {"softcap": 0.5}, {"windows": (None, 3)}])
 @torch.inference_mode()
-def test_attention_that_is_not_the_models(dtype: torch.dtype, changes: dict[str, Any]) -> None:
-    model, sequences, expected = unproven(foreign.gpt_neox(), dtype)
+def test_different_attention_is_refused(dtype: torch.dtype, changes: dict[str, Any]) -> None:
+    model, sequences, expected = loaded(foreign.gpt_neox(), dtype)
     model.attention_config = replace(model.attention_config, **changes)
 
-    with pytest.raises(ModelLoadError, match=r"on the paged cache its logits differ from its own by \d"):
+    with pytest.raises(ModelLoadError, match=r"its logits on the paged KV cache differ from its own by \d"):
         check(model, sequences, expected)
 
 
 class WithState:
-    """A model that also looks at the token before, as a convolution does."""
+    """A model that also mixes in the previous token, as a convolution does."""
 
     def __init__(self, model: TransformersModel) -> None:
         self.model = model
@@ -60,20 +60,20 @@ class WithState:
 
 
 @torch.inference_mode()
-def test_tokens_that_meet_outside_of_attention() -> None:
-    model, sequences, _ = unproven(foreign.gpt_neox(), torch.float32)
+def test_operations_across_tokens_are_refused() -> None:
+    model, sequences, _ = loaded(foreign.gpt_neox(), torch.float32)
     model.model.set_attn_implementation("eager")
     alone = own_logits(model.model, sequences)
     model.model.set_attn_implementation(PAGED)
 
-    with pytest.raises(ModelLoadError, match="logits differ"):
+    with pytest.raises(ModelLoadError, match="logits on the paged KV cache differ"):
         check(WithState(model), sequences, alone)
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
 @torch.inference_mode()
-def test_logits_that_are_no_numbers(value: float) -> None:
-    model, sequences, expected = unproven(foreign.gpt_neox(), torch.float32)
+def test_logits_that_are_not_finite(value: float) -> None:
+    model, sequences, expected = loaded(foreign.gpt_neox(), torch.float32)
 
-    with pytest.raises(ModelLoadError, match="logits differ"):
+    with pytest.raises(ModelLoadError, match="logits on the paged KV cache differ"):
         check(model, sequences, torch.full_like(expected, value))

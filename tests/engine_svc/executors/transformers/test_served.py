@@ -1,4 +1,4 @@
-"""A model without a native family behind the engine's own door."""
+"""A model that is not native, served through the engine's gRPC interface."""
 
 from __future__ import annotations
 

@@ -29,13 +29,13 @@ def survey(config: PretrainedConfig, longest: int = LONGEST) -> AttentionConfig:
     return survey_attention(model, config, longest)
 
 
-def test_what_plain_attention_is() -> None:
+def test_plain_attention() -> None:
     assert survey(foreign.gpt_neox()) == AttentionConfig(
         num_heads=4, num_kv_heads=4, head_dim=8, dtype=torch.float32, windows=(None, None), scale=8**-0.5
     )
 
 
-def test_what_is_peculiar_to_a_family_is_found() -> None:
+def test_features_of_a_family_are_found() -> None:
     granite, gemma = survey(foreign.FAMILIES["granite"]), survey(foreign.FAMILIES["vaultgemma"])
 
     assert (granite.num_kv_heads, granite.scale) == (2, 0.3)
@@ -72,9 +72,9 @@ SMALL: dict[str, Any] = foreign.GROUPED | {"num_local_experts": 2, "n_routed_exp
             DeepseekV3Config(**(SMALL | {"kv_lora_rank": 8, "q_lora_rank": 8})),
             "values of size 128 but keys of size 192",
         ),
-        (BertConfig(**foreign.ALIKE), "its mask is neither causal nor a window"),
+        (BertConfig(**foreign.ALIKE), "its mask is neither causal nor a sliding window"),
         (BertConfig(**(foreign.ALIKE | {"is_decoder": True, "add_cross_attention": False})), None),
-        (Gemma4UnifiedTextConfig(**foreign.GROUPED), "its layers differ in the head_dim of their attention"),
+        (Gemma4UnifiedTextConfig(**foreign.GROUPED), "layers differ in attention head_dim"),
     ],
     ids=["sinks", "latent heads", "both directions", "one direction", "two kinds of heads"],
 )
@@ -87,7 +87,7 @@ def test_real_families(config: PretrainedConfig, reason: str | None) -> None:
 
 
 class Odd(nn.Module):
-    """One layer with attention that is asked for in a peculiar way."""
+    """One layer with unusual arguments to its attention."""
 
     def __init__(self, mask: Any = create_causal_mask, *, shape: tuple[int, int] = (4, 6), **options: Any) -> None:
         super().__init__()
@@ -110,31 +110,31 @@ class Odd(nn.Module):
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        (Odd(create_bidirectional_mask), "its mask is neither causal nor a window"),
-        (Odd(create_chunked_causal_mask), "its mask is neither causal nor a window"),
-        (Odd(torch.zeros(1, 2, 4, 4)), "make a mask or bias of their own"),
-        (Odd(lambda *given: create_causal_mask(*given) * 1.0), "make a mask or bias of their own"),
+        (Odd(create_bidirectional_mask), "its mask is neither causal nor a sliding window"),
+        (Odd(create_chunked_causal_mask), "its mask is neither causal nor a sliding window"),
+        (Odd(torch.zeros(1, 2, 4, 4)), "build a mask or bias of their own"),
+        (Odd(lambda *given: create_causal_mask(*given) * 1.0), "build a mask or bias of their own"),
         (Odd(lambda *_: None, is_causal=False), "its attention is not causal"),
-        (Odd(position_bias=torch.zeros(1)), "it has a bias of the scores by position"),
+        (Odd(position_bias=torch.zeros(1)), "it has a position bias"),
         (Odd(block_indices=torch.zeros(1)), "it has sparse attention"),
-        (Odd(new_trick=True), "it has attention with new_trick"),
-        (Odd(scaling=torch.ones(1)), "it computes the scale of its scores"),
+        (Odd(new_trick=True), "it has the attention option new_trick"),
+        (Odd(scaling=torch.ones(1)), "the scale of its attention scores is a tensor"),
         (Odd(shape=(4, 8)), "values of size 8 but keys of size 6"),
-        (Odd(shape=(7, 6)), "it attends to something else than its own tokens"),
+        (Odd(shape=(7, 6)), "its attention is not over its own tokens only"),
     ],
 )
-def test_what_backends_would_not_do_is_refused_by_name(model: Odd, reason: str) -> None:
+def test_unsupported_attention_is_refused_by_name(model: Odd, reason: str) -> None:
     with pytest.raises(ModelLoadError, match=reason):
         survey_attention(model, model.config, LONGEST)
 
 
-def test_options_without_effect_are_taken() -> None:
+def test_options_without_effect_are_accepted() -> None:
     model = Odd(dropout=0.0, position_ids=torch.arange(4), new_trick=None)
 
     assert survey_attention(model, model.config, LONGEST).windows == (None,)
 
 
-def test_a_window_that_is_told_without_a_mask() -> None:
+def test_a_window_given_without_a_mask() -> None:
     model = Odd(lambda *_: None, sliding_window=7)
 
     assert survey_attention(model, model.config, LONGEST).windows == (7,)
@@ -144,5 +144,5 @@ def test_layers_without_attention() -> None:
     model = Odd()
     model.config.num_hidden_layers = 3
 
-    with pytest.raises(ModelLoadError, match="2 layers have no attention, or one of another kind"):
+    with pytest.raises(ModelLoadError, match="2 layers have no attention, or bypass AttentionInterface"):
         survey_attention(model, model.config, LONGEST)

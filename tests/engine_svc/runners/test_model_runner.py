@@ -9,10 +9,12 @@ import torch
 from structlog.testing import capture_logs
 
 from engine_svc.attention import backends
-from engine_svc.execution.runner import Runner, ScheduledSequence
 from engine_svc.models.precision import resolve_dtype
-from engine_svc.request import Request, Sampled, SamplingParams, TokenLogprobs
+from engine_svc.output import Sampled, TokenLogprobs
+from engine_svc.request import Request, SamplingParams
+from engine_svc.runners.interface import Runner
 from engine_svc.scheduling.speculation import Speculation
+from engine_svc.scheduling.step import ScheduledSequence
 from engine_svc.weights.errors import ModelLoadError
 from tests.engine_svc import tiny
 from tests.engine_svc.given import Answer
@@ -30,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module", params=["reference", "cpu"])
 def backend(request: pytest.FixtureRequest) -> str:
-    """Who computes attention."""
+    """The attention backend."""
     if request.param == "cpu":
         request.getfixturevalue("kernels")
     return str(request.param)
@@ -42,7 +44,7 @@ def runner(folder: str, backend: str) -> Runner:
 
 
 def mixed() -> list[Request]:
-    """Requests that use everything the sampler has."""
+    """Requests that use every feature of the sampler."""
     options: list[dict[str, Any]] = [
         {"temperature": 0.8, "seed": 42},
         {"temperature": 1.0, "top_p": 0.9, "repetition_penalty": 1.5, "logprobs": 2},
@@ -64,7 +66,7 @@ def test_what_was_loaded(runner: Runner, folder: str) -> None:
 
 
 @pytest.mark.usefixtures("kernels")
-def test_what_is_multiplied_is_not_what_is_kept(folder: str) -> None:
+def test_the_dtype_of_activations_and_of_the_cache_may_differ(folder: str) -> None:
     info = load(folder, dtype="auto", quantization="int8").info
 
     assert (info.dtype, info.cache_dtype) == ("int8", "bfloat16")
@@ -152,34 +154,34 @@ def test_with_the_kernels_speculation_does_not_change_a_bit(folder: str, given: 
     requests = [*mixed(), *[greedy(prompt, 60, logprobs=2) for prompt in PROMPTS]]
 
     plain = run(runner, requests)
-    guessing = run(runner, requests, speculation=Speculation(6, 24), max_num_seqs=2)
+    speculative = run(runner, requests, speculation=Speculation(6, 24), max_num_seqs=2)
 
     assert runner.info.batch_invariant
-    assert outputs(guessing) == outputs(plain)
-    assert logprobs(guessing) == logprobs(plain)
-    assert max(len(chunk.token_ids) for answer in guessing for chunk in answer.chunks) > 1
+    assert outputs(speculative) == outputs(plain)
+    assert logprobs(speculative) == logprobs(plain)
+    assert max(len(chunk.token_ids) for answer in speculative for chunk in answer.chunks) > 1
 
 
 def logprobs(answers: list[Answer]) -> list[list[TokenLogprobs]]:
-    """Of every request, choice by choice."""
+    """The tokens of every request, choice by choice."""
     chunks = [sorted(answer.chunks, key=lambda chunk: chunk.index) for answer in answers]
     return [[one for chunk in of_request for one in chunk.logprobs] for of_request in chunks]
 
 
 def test_drafts_that_are_right_come_with_the_token_that_is_due(runner: Runner) -> None:
-    """And with the log probabilities that they would have had one by one."""
+    """Accepted drafts have the log probabilities of tokens sampled one by one."""
     prompt = [5, 9, 11]
     (answer,) = run(runner, [greedy(prompt, 6, logprobs=2)])
-    said = answer.token_ids[0]
+    token_ids = answer.token_ids[0]
     one = sequence(prompt=prompt, temperature=0.0, logprobs=2, max_tokens=9)
     one.block_table = [0, 1, 2]
-    drafts = (*said[:3], (said[3] + 1) % 97, said[4])
+    drafts = (*token_ids[:3], (token_ids[3] + 1) % 97, token_ids[4])
 
     (found,) = runner.execute([ScheduledSequence(one, 0, 3 + len(drafts), drafts)])
     runner.release(one)
 
     assert isinstance(found, Sampled)
-    assert list(found.token_ids) == said[:4]
+    assert list(found.token_ids) == token_ids[:4]
     expected = [one for chunk in answer.chunks for one in chunk.logprobs]
     assert [one.logprob for one in found.logprobs] == pytest.approx([one.logprob for one in expected[:4]], abs=1e-4)
     assert one.token_ids == prompt
@@ -207,7 +209,7 @@ def test_a_step_that_samples_nothing(runner: Runner) -> None:
     assert runner.execute([]) == []
 
 
-def test_a_broken_sequence_is_its_own_fault_and_poisons_no_block(tmp_path: Path) -> None:
+def test_nan_logits_fail_one_sequence_and_cache_no_block(tmp_path: Path) -> None:
     model = tiny.random_model(tiny.llama())
     with torch.no_grad():
         model.model.embed_tokens.weight[13] = torch.nan
@@ -255,12 +257,15 @@ def test_what_is_missing_is_logged_once(folder: str, monkeypatch: pytest.MonkeyP
     ("changes", "reason"),
     [
         ({"dtype": "float16"}, "dtype float16 is not supported; supported are auto, float32, bfloat16"),
-        ({"max_model_len": 129}, "max_model_len 129 is not between 1 and 128, the longest context of this model"),
-        ({"max_model_len": 0}, "max_model_len 0"),
-        ({"num_blocks": None, "kv_cache_bytes": 767}, "a cache of 767 bytes does not hold one block of 768 bytes"),
+        ({"max_model_len": 129}, "max_model_len must be between 1 and 128, the context length of this model, not 129"),
+        ({"max_model_len": 0}, "max_model_len must be between 1 and 128, .*, not 0"),
+        (
+            {"num_blocks": None, "kv_cache_bytes": 767},
+            "KV cache memory of 767 bytes is less than one block of 768 bytes",
+        ),
     ],
 )
-def test_numbers_that_will_not_do_are_refused(folder: str, changes: dict[str, Any], reason: str) -> None:
+def test_invalid_sizes_are_refused(folder: str, changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(ModelLoadError, match=reason):
         load(folder, **changes)
 

@@ -1,8 +1,13 @@
-"""A model without weights: it answers from the request's script, or with a fixed text. Knows nothing of torch.
+"""A model without weights: it emits the tokens of the request's script, or a fixed text. Needs no torch.
 
-Everything around it is real: sequences are scheduled, chunked, preempted and charged for cache blocks like any others.
-Of the sampling parameters it minds those that say when a choice ends, and log probabilities; ``seed`` and
-``temperature`` only choose among its fixed texts.
+It is a ``Runner`` of its own and not an ``Executor`` of the model runner, because an executor returns logits, and its
+scripts are not expressible as logits: a step may yield several tokens or none, be delayed, or end the choice. It would
+also be slower: with 64 sequences a token takes 9 us here, while preparing and sampling alone take 105 us with the byte
+vocabulary, and milliseconds with one of 49,152 tokens (one core).
+
+Everything around it is real: sequences are scheduled, chunked, preempted and take cache blocks like any others. Of the
+sampling parameters it obeys those that end a choice, and log probabilities; ``seed`` and ``temperature`` only choose
+among its fixed texts.
 """
 
 from __future__ import annotations
@@ -15,12 +20,14 @@ from collections.abc import Sequence as SequenceOf
 from dataclasses import replace
 from typing import Final
 
-from engine_svc.execution.runner import RunnerInfo, ScheduledSequence
-from engine_svc.request import PromptLogprobs, Request, Sampled, Script, TokenLogprobs
+from engine_svc.output import PromptLogprobs, Sampled, TokenLogprobs
+from engine_svc.request import Request, Script
+from engine_svc.runners.interface import RunnerInfo
 from engine_svc.scheduling.sequence import Sequence
+from engine_svc.scheduling.step import ScheduledSequence
 
 OPEN_ENDED_TOKENS: Final = 64
-"""Length of an answer when neither a script nor ``max_tokens`` says it."""
+"""Length of an output with neither a script nor ``max_tokens``."""
 
 _FIRST_ID: Final = 65
 _NUM_IDS: Final = 58
@@ -28,12 +35,12 @@ _TEXT_PAGE: Final = 64
 
 
 class SimulatedRunner:
-    """Answers in place of a model; each step takes ``step_seconds``."""
+    """See ``engine_svc.runners.interface.Runner``. Each step takes ``step_seconds``."""
 
     def __init__(self, info: RunnerInfo, *, step_seconds: float = 0.0) -> None:
         self._info = info
         self._step_seconds = step_seconds
-        self._answers: dict[int, _Answer] = {}
+        self._outputs: dict[int, _Output] = {}
 
     @property
     def info(self) -> RunnerInfo:
@@ -42,12 +49,12 @@ class SimulatedRunner:
     def execute(self, batch: SequenceOf[ScheduledSequence]) -> list[Sampled | Exception]:
         time.sleep(self._step_seconds)
         now = time.monotonic()
-        return [self._answer(scheduled, now) for scheduled in batch if scheduled.has_output]
+        return [self._result(scheduled, now) for scheduled in batch if scheduled.has_output]
 
     def release(self, sequence: Sequence) -> None:
-        self._answers.pop(sequence.seq_id, None)
+        self._outputs.pop(sequence.seq_id, None)
 
-    def _answer(self, scheduled: ScheduledSequence, now: float) -> Sampled:
+    def _result(self, scheduled: ScheduledSequence, now: float) -> Sampled:
         sampled = self._sample(scheduled.sequence, now) if scheduled.samples else Sampled(())
         if not (rows := scheduled.prompt_rows):
             return sampled
@@ -57,14 +64,14 @@ class SimulatedRunner:
         return replace(sampled, prompt=PromptLogprobs(token_ids, logprobs))
 
     def _sample(self, sequence: Sequence, now: float) -> Sampled:
-        answer = self._answers.get(sequence.seq_id)
-        if answer is None:
-            answer = self._answers[sequence.seq_id] = _Answer(sequence, self._info, now)
-        return answer.next(now)
+        output = self._outputs.get(sequence.seq_id)
+        if output is None:
+            output = self._outputs[sequence.seq_id] = _Output(sequence, self._info, now)
+        return output.next(now)
 
 
-class _Answer:
-    """What is left to say for one sequence. It outlives preemptions, as the sequence's tokens do."""
+class _Output:
+    """The remaining output of one sequence. Kept over preemptions, like the sequence's tokens."""
 
     def __init__(self, sequence: Sequence, info: RunnerInfo, now: float) -> None:
         request = sequence.request
@@ -72,14 +79,14 @@ class _Answer:
         self._params = request.sampling_params
         self._script = request.script or Script(steps=())
         self._num_steps = len(self._script.steps) * self._script.repeat
-        self._num_played, self._num_said = self._find(len(request.output_token_ids))
+        self._num_played, self._num_emitted = self._find(len(request.output_token_ids))
         self._due_at = now + self._script.delay
         self._text = _FixedText(request, sequence.choice_index)
         self._eos = min(request.eos_token_ids, default=None)
         self._vocab_size = info.vocab_size
 
     def _find(self, num_tokens: int) -> tuple[int, int]:
-        """Where a resumed script stands that has said so many tokens: how many steps are over, and what of the next."""
+        """Position in a script resumed after ``num_tokens``: number of finished steps, and tokens of the next."""
         if not num_tokens:
             return 0, 0
         lengths = [len(step) for step in self._script.steps]
@@ -91,32 +98,32 @@ class _Answer:
         return num_played, num_tokens
 
     def next(self, now: float) -> Sampled:
-        """The next step, or nothing if it is not due yet."""
+        """The tokens of the next step, or none if it is not due yet."""
         if now < self._due_at:
             return Sampled((), resume_at=self._due_at)
         if self._num_played < self._num_steps:
             return self._play(now)
         if self._is_over and self._may_end(num_new=0):
             return self._end()
-        return self._say((self._text[self._sequence.num_output_tokens],))
+        return self._emit((self._text[self._sequence.num_output_tokens],))
 
     def _play(self, now: float) -> Sampled:
-        token_ids = self._script.steps[self._num_played % len(self._script.steps)][self._num_said :]
-        self._num_played, self._num_said = self._num_played + 1, 0
+        token_ids = self._script.steps[self._num_played % len(self._script.steps)][self._num_emitted :]
+        self._num_played, self._num_emitted = self._num_played + 1, 0
         if self._num_played < self._num_steps:
             self._due_at = now + self._script.delay
-            return self._say(token_ids, resume_at=self._due_at)
+            return self._emit(token_ids, resume_at=self._due_at)
         ended = self._script.finish == "length" and self._may_end(num_new=len(token_ids))
-        return self._say(token_ids, ended=ended)
+        return self._emit(token_ids, ended=ended)
 
     def _end(self) -> Sampled:
         if self._script.finish == "length" or self._eos is None:
             return Sampled((), ended=True)
-        return self._say((self._eos,))
+        return self._emit((self._eos,))
 
     @property
     def _is_over(self) -> bool:
-        """Whether everything is said, if only the choice may end: otherwise the fixed text fills up."""
+        """Whether script or open-ended text are over. If the choice must not end yet, the fixed text continues."""
         request = self._sequence.request
         if request.script is not None:
             return True
@@ -127,7 +134,7 @@ class _Answer:
             return False
         return self._sequence.num_output_tokens + num_new >= self._params.min_tokens
 
-    def _say(self, token_ids: tuple[int, ...], *, resume_at: float = 0.0, ended: bool = False) -> Sampled:
+    def _emit(self, token_ids: tuple[int, ...], *, resume_at: float = 0.0, ended: bool = False) -> Sampled:
         count = self._params.logprobs
         if count is None:
             return Sampled(token_ids, (), resume_at, ended)
@@ -136,7 +143,7 @@ class _Answer:
 
 
 def _halving(token_id: int, count: int, vocab_size: int) -> TokenLogprobs:
-    """Half of the probability for the token that was chosen, half of the rest for the next id, and so on."""
+    """Half of the probability for the chosen token, half of the rest for the next id, and so on."""
     top = tuple(((token_id + rank) % vocab_size, -math.log(2) * (rank + 1)) for rank in range(count))
     return TokenLogprobs(-math.log(2), top)
 

@@ -1,14 +1,14 @@
-"""The record of one request while it runs: its choices, its times, and what its client has not been told yet."""
+"""The state of one request in the engine: its choices, its times, and what its client has not received yet."""
 
 from __future__ import annotations
 
-from engine_svc.output import RequestHead, RequestOutput, RequestStats
-from engine_svc.request import ChoiceOutput, Request
+from engine_svc.output import ChoiceOutput, RequestHead, RequestOutput, RequestStats
+from engine_svc.request import Request
 from engine_svc.scheduling.sequence import Sequence, Status, choices_of
 
 
-class Generation:
-    """Belongs to the step loop. Times are Unix seconds, 0 until it happens."""
+class RequestState:
+    """Owned by the step loop's thread. Times are Unix seconds, 0 until the event."""
 
     def __init__(self, request: Request, group_id: int) -> None:
         self.request = request
@@ -18,7 +18,7 @@ class Generation:
         self.prefill_start_at = 0.0
         self.first_token_at = 0.0
         self.last_token_at = 0.0
-        self._told_head = False
+        self._sent_head = False
 
     @property
     def has_started(self) -> bool:
@@ -29,24 +29,24 @@ class Generation:
         return all(sequence.status is Status.FINISHED for sequence in self.sequences)
 
     def start(self, sequence: Sequence, now: float) -> None:
-        """Note the first choice that was scheduled; the prompt is charged to it alone."""
+        """Record the first choice that was scheduled; the prompt is counted for it alone."""
         self.prefill_start_at = now
         self.num_cached_tokens = min(sequence.num_cached_tokens, sequence.num_prompt_tokens)
 
-    def tell(self, choices: list[ChoiceOutput], now: float) -> RequestOutput:
-        """The output for the client, after a step or after a choice was stopped."""
+    def output(self, choices: list[ChoiceOutput], now: float) -> RequestOutput:
+        """The next output for the client, after a step or after a choice was stopped."""
         for choice in choices:
             if choice.token_ids:
                 self.first_token_at = self.first_token_at or now
                 self.last_token_at = now
                 break
-        head = None if self._told_head else self._head()
-        self._told_head = True
+        head = None if self._sent_head else self._head()
+        self._sent_head = True
         stats = self.stats() if self.is_finished else None
         return RequestOutput(self.group_id, choices, head, stats)
 
     def stats(self) -> RequestStats:
-        """What is known so far."""
+        """Times and counts so far."""
         return RequestStats(
             queue_enter_at=self.request.arrived_at,
             prefill_start_at=self.prefill_start_at,

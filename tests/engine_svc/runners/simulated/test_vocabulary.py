@@ -8,7 +8,7 @@ import pytest
 from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import BPE
 
-from engine_svc.executors.simulated.vocabulary import load_vocabulary
+from engine_svc.runners.simulated.vocabulary import load_vocabulary
 from modelfiles.vocabulary_facts import VocabularyFacts
 from protos import simulated
 from svclib.config import SettingsError

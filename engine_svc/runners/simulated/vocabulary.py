@@ -1,4 +1,4 @@
-"""How many token ids a tokenizer has, and which of them end a sequence: all that a simulated model needs of it."""
+"""Vocabulary size and end-of-sequence tokens of a tokenizer, which is all that the simulated model needs of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from svclib.config import SettingsError
 def load_vocabulary(source: str) -> VocabularyFacts:
     """From a Hugging Face id, a folder, a GGUF file, or by default the simulated model's own.
 
-    Raises ``SettingsError`` when there is no tokenizer in it.
+    Raises ``SettingsError`` if there is no tokenizer in it.
     """
     try:
         return read_vocabulary_facts(source or simulated.MODEL_NAME)

@@ -1,4 +1,4 @@
-"""Turns what the scheduler planned into the tensors of a step, on the device that computes it."""
+"""Turns a scheduled batch into the tensors of a step, on the executor's device."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from engine_svc.attention.interface import PagedBatch
-from engine_svc.execution.runner import ScheduledSequence
 from engine_svc.executors.interface import PreparedStep
+from engine_svc.scheduling.step import ScheduledSequence
 
 
 def prepare(batch: SequenceOf[ScheduledSequence], block_size: int, device: torch.device) -> PreparedStep:
-    """``batch`` has one entry at least, and no empty run. The tensors are on ``device``."""
+    """``batch`` has at least one entry, and no entry without tokens. The tensors are on ``device``."""
     counts = np.array([entry.num_tokens for entry in batch])
     starts = np.array([entry.start for entry in batch])
     ends = np.cumsum(counts)
@@ -50,12 +50,12 @@ def prepare(batch: SequenceOf[ScheduledSequence], block_size: int, device: torch
 
 
 def _put(device: torch.device, values: npt.NDArray[Any]) -> Tensor:
-    """On the device; where that is the CPU, the same memory."""
+    """The values on the device; on the CPU the same memory."""
     return torch.from_numpy(values).to(device, non_blocking=True)
 
 
 def _block_tables(batch: SequenceOf[ScheduledSequence]) -> np.ndarray[tuple[int, int], np.dtype[np.int32]]:
-    """[sequences, most blocks], filled up with zeros."""
+    """[sequences, maximum blocks], padded with zeros."""
     longest = max(len(entry.sequence.block_table) for entry in batch)
     tables = np.zeros((len(batch), longest), np.int32)
     for row, entry in enumerate(batch):

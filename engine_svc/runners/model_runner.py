@@ -1,4 +1,4 @@
-"""A step of a real model: prepare its tensors, compute their logits, sample. Knows a device, not who computes."""
+"""A step of a real model: prepare its tensors, run the executor, sample. Independent of the executor."""
 
 from __future__ import annotations
 
@@ -6,24 +6,25 @@ from collections.abc import Sequence as SequenceOf
 
 import torch
 
-from engine_svc.execution.runner import RunnerInfo, ScheduledSequence
 from engine_svc.executors.cache import CacheSize
 from engine_svc.executors.interface import Executor
 from engine_svc.executors.load_request import LoadRequest
 from engine_svc.executors.loading import load_executor
-from engine_svc.executors.prepare import prepare
-from engine_svc.request import Sampled
+from engine_svc.output import Sampled
+from engine_svc.runners.interface import RunnerInfo
+from engine_svc.runners.prepare import prepare
 from engine_svc.sampling.logit_rows import LogitRows
-from engine_svc.sampling.prompt_logprobs import add_prompt_logprobs
+from engine_svc.sampling.logprobs import add_prompt_logprobs
 from engine_svc.sampling.sampler import Sampler, row_operations
 from engine_svc.scheduling.sequence import Sequence
+from engine_svc.scheduling.step import ScheduledSequence
 from engine_svc.weights.checkpoint import open_checkpoint
 from engine_svc.weights.errors import ModelLoadError
 from engine_svc.weights.source import locate
 
 
 class ModelRunner:
-    """See ``engine_svc.execution.runner.Runner``."""
+    """See ``engine_svc.runners.interface.Runner``."""
 
     def __init__(self, executor: Executor, info: RunnerInfo, *, max_num_batched_tokens: int) -> None:
         self._executor = executor
@@ -51,7 +52,7 @@ class ModelRunner:
     def _sample(
         self, batch: SequenceOf[ScheduledSequence], logits: LogitRows, num_samples: int
     ) -> list[Sampled | Exception]:
-        """From the first ``num_samples`` rows; the others are of prompts."""
+        """Sample from the first ``num_samples`` rows; the others are rows of prompts."""
         sampling = [entry for entry in batch if entry.samples]
         sequences, drafts = [entry.sequence for entry in sampling], [entry.drafts for entry in sampling]
         sampled = self._sampler.sample(logits[:num_samples], sequences, drafts)
@@ -79,7 +80,7 @@ def load_model_runner(
 
     ``max_model_len`` of None takes the model's own limit. The KV cache has ``num_blocks`` blocks, or as many as fit
     ``kv_cache_bytes``. ``num_threads`` of None leaves torch's choice. The rest is as in
-    ``engine_svc.executors.load_request``. Raises ``ModelLoadError`` if the model or these settings will not do.
+    ``engine_svc.executors.load_request``. Raises ``ModelLoadError`` if the model or a setting is not supported.
     """
     if num_threads is not None:
         torch.set_num_threads(num_threads)
@@ -115,7 +116,9 @@ def _info(model: str, request: LoadRequest, executor: Executor, max_model_len: i
     )
 
 
-def _model_len(wanted: int | None, limit: int) -> int:
-    if wanted is not None and not 1 <= wanted <= limit:
-        raise ModelLoadError(f"max_model_len {wanted} is not between 1 and {limit}, the longest context of this model")
-    return limit if wanted is None else wanted
+def _model_len(requested: int | None, limit: int) -> int:
+    if requested is not None and not 1 <= requested <= limit:
+        raise ModelLoadError(
+            f"max_model_len must be between 1 and {limit}, the context length of this model, not {requested}"
+        )
+    return limit if requested is None else requested

@@ -8,9 +8,9 @@ from hypothesis import given as for_all
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from engine_svc.execution.runner import RunnerInfo
-from engine_svc.executors.simulated.runner import OPEN_ENDED_TOKENS, SimulatedRunner
 from engine_svc.request import FinishReason, Request, Script
+from engine_svc.runners.interface import RunnerInfo
+from engine_svc.runners.simulated.runner import OPEN_ENDED_TOKENS, SimulatedRunner
 from engine_svc.scheduling.sequence import choices_of
 from tests.engine_svc import given
 from tests.engine_svc.given import Answer, Running
@@ -20,7 +20,7 @@ INFO = RunnerInfo("simulated", "simulated", "float32", "float32", 259, 8192, 64,
 
 
 def answer(request: Request, *, num_blocks: int = 64, chunk: int = 64) -> Answer:
-    """What is said of a request that runs alone."""
+    """The output of a request that runs alone."""
     running = Running(SimulatedRunner(INFO), given.scheduler(num_blocks, 16, chunk=chunk))
     number = running.add(request)
     while not running.answers[number].is_over:
@@ -47,20 +47,20 @@ def scripted(
     )
 
 
-def chunks(said: Answer) -> list[tuple[int, ...]]:
-    return [chunk.token_ids for chunk in said.chunks]
+def chunks(output: Answer) -> list[tuple[int, ...]]:
+    return [chunk.token_ids for chunk in output.chunks]
 
 
 def test_a_step_of_the_script_is_a_step_of_the_engine() -> None:
-    said = answer(scripted((65, 66), (67,), (68, 69, 70)))
-    assert chunks(said) == [(65, 66), (67,), (68, 69, 70), (EOS,)]
-    assert said.finish_reasons == {0: "stop"}
-    assert said.chunks[-1].matched_token_id == EOS
+    output = answer(scripted((65, 66), (67,), (68, 69, 70)))
+    assert chunks(output) == [(65, 66), (67,), (68, 69, 70), (EOS,)]
+    assert output.finish_reasons == {0: "stop"}
+    assert output.chunks[-1].matched_token_id == EOS
 
 
-def test_empty_steps_say_nothing_and_the_answer_goes_on() -> None:
-    said = answer(scripted((), (65,), (), (), (66,), ()))
-    assert chunks(said) == [(65,), (66,), (EOS,)]
+def test_empty_steps_emit_nothing_and_the_output_continues() -> None:
+    output = answer(scripted((), (65,), (), (), (66,), ()))
+    assert chunks(output) == [(65,), (66,), (EOS,)]
 
 
 def test_a_script_is_repeated() -> None:
@@ -73,77 +73,77 @@ def test_a_script_without_steps_ends_at_once(request_: Request) -> None:
 
 
 def test_finish_length_ends_with_the_last_token() -> None:
-    said = answer(scripted((65,), (66, 67), finish="length"))
-    assert chunks(said) == [(65,), (66, 67)]
-    assert said.finish_reasons == {0: "length"}
-    assert said.chunks[-1].matched_token_id is None
+    output = answer(scripted((65,), (66, 67), finish="length"))
+    assert chunks(output) == [(65,), (66, 67)]
+    assert output.finish_reasons == {0: "length"}
+    assert output.chunks[-1].matched_token_id is None
 
 
 def test_finish_length_of_nothing() -> None:
-    said = answer(scripted(finish="length"))
-    assert (chunks(said), said.finish_reasons) == ([()], {0: "length"})
-    assert said.stats is not None
-    assert said.stats.first_token_at == 0.0
+    output = answer(scripted(finish="length"))
+    assert (chunks(output), output.finish_reasons) == ([()], {0: "length"})
+    assert output.stats is not None
+    assert output.stats.first_token_at == 0.0
 
 
 def test_finish_length_after_an_empty_step() -> None:
-    said = answer(scripted((65,), (), finish="length"))
-    assert (chunks(said), said.finish_reasons) == ([(65,), ()], {0: "length"})
+    output = answer(scripted((65,), (), finish="length"))
+    assert (chunks(output), output.finish_reasons) == ([(65,), ()], {0: "length"})
 
 
 @pytest.mark.parametrize("per_step", [1, 2, 5])
 def test_max_tokens_cuts_a_script(per_step: int) -> None:
-    said = answer(scripted(*[tuple(range(65, 65 + per_step))] * 20, max_tokens=7))
-    assert len(said.token_ids[0]) == 7
-    assert said.finish_reasons == {0: "length"}
+    output = answer(scripted(*[tuple(range(65, 65 + per_step))] * 20, max_tokens=7))
+    assert len(output.token_ids[0]) == 7
+    assert output.finish_reasons == {0: "length"}
 
 
 def test_an_end_token_inside_a_script_ends_it() -> None:
-    said = answer(scripted((65, EOS, 66), (67,)))
-    assert (said.token_ids[0], said.finish_reasons) == ([65, EOS], {0: "stop"})
+    output = answer(scripted((65, EOS, 66), (67,)))
+    assert (output.token_ids[0], output.finish_reasons) == ([65, EOS], {0: "stop"})
 
 
-def test_the_clients_end_token_is_spoken() -> None:
+def test_the_end_token_of_the_request_is_emitted() -> None:
     assert answer(scripted((65,), eos=(7, 9))).token_ids[0] == [65, 7]
 
 
 def test_without_any_end_token_a_script_just_ends() -> None:
-    said = answer(scripted((65,), eos=()))
-    assert (said.token_ids[0], said.finish_reasons) == ([65], {0: "length"})
+    output = answer(scripted((65,), eos=()))
+    assert (output.token_ids[0], output.finish_reasons) == ([65], {0: "length"})
 
 
-def test_ignore_eos_goes_on_with_the_fixed_text() -> None:
-    said = answer(scripted((65,), ignore_eos=True, max_tokens=12))
-    assert said.finish_reasons == {0: "length"}
-    assert len(said.token_ids[0]) == 12
-    assert EOS not in said.token_ids[0]
+def test_ignore_eos_continues_with_the_fixed_text() -> None:
+    output = answer(scripted((65,), ignore_eos=True, max_tokens=12))
+    assert output.finish_reasons == {0: "length"}
+    assert len(output.token_ids[0]) == 12
+    assert EOS not in output.token_ids[0]
 
 
 @pytest.mark.parametrize("finish", ["stop", "length"])
 def test_min_tokens_are_filled_up(finish: FinishReason) -> None:
-    said = answer(scripted((65,), (66,), min_tokens=6, finish=finish))
-    assert said.token_ids[0][:2] == [65, 66]
-    assert len(said.token_ids[0]) == 6 + (finish == "stop")
-    assert said.finish_reasons == {0: finish}
+    output = answer(scripted((65,), (66,), min_tokens=6, finish=finish))
+    assert output.token_ids[0][:2] == [65, 66]
+    assert len(output.token_ids[0]) == 6 + (finish == "stop")
+    assert output.finish_reasons == {0: finish}
 
 
 def test_every_choice_plays_the_script() -> None:
-    said = answer(scripted((65,), (66,), n=3))
-    assert said.token_ids == {index: [65, 66, EOS] for index in range(3)}
+    output = answer(scripted((65,), (66,), n=3))
+    assert output.token_ids == {index: [65, 66, EOS] for index in range(3)}
 
 
 def test_without_a_script_exactly_max_tokens_of_printable_text() -> None:
-    said = answer(given.request(5, 30, eos=[EOS]))
-    assert said.finish_reasons == {0: "length"}
-    assert len(said.token_ids[0]) == 30
-    assert all(65 <= token_id <= 122 for token_id in said.token_ids[0])
-    assert len(set(said.token_ids[0])) > 10
+    output = answer(given.request(5, 30, eos=[EOS]))
+    assert output.finish_reasons == {0: "length"}
+    assert len(output.token_ids[0]) == 30
+    assert all(65 <= token_id <= 122 for token_id in output.token_ids[0])
+    assert len(set(output.token_ids[0])) > 10
 
 
 def test_without_a_script_and_max_tokens_a_text_of_fixed_length() -> None:
-    said = answer(given.request(5, 500, eos=[EOS], open_ended=True))
-    assert said.finish_reasons == {0: "stop"}
-    assert len(said.token_ids[0]) == OPEN_ENDED_TOKENS + 1
+    output = answer(given.request(5, 500, eos=[EOS], open_ended=True))
+    assert output.finish_reasons == {0: "stop"}
+    assert len(output.token_ids[0]) == OPEN_ENDED_TOKENS + 1
 
 
 def test_an_open_answer_ends_with_the_context() -> None:
@@ -161,7 +161,7 @@ def test_the_text_is_a_function_of_prompt_seed_and_choice() -> None:
     assert text([1, 2]) == texts[0] == text([1, 2], n=2, index=0)
 
 
-def test_greedy_texts_know_neither_seed_nor_choice() -> None:
+def test_greedy_texts_depend_on_neither_seed_nor_choice() -> None:
     greedy = [text([1, 2], temperature=0.0), text([1, 2], temperature=0.0, seed=5, n=2, index=1)]
     assert greedy[0] == greedy[1] != text([1, 2])
 
@@ -192,7 +192,7 @@ def test_scripts_survive_preemption(steps: list[tuple[int, ...]], repeat: int, m
         assert running.answers[number].token_ids[0] == expected[:max_tokens]
 
 
-def test_a_delayed_answer_is_not_due_and_holds_nobody_up() -> None:
+def test_a_delayed_output_is_not_due_and_delays_no_other() -> None:
     running = Running(SimulatedRunner(INFO), given.scheduler(64, 16))
     slow = running.add(scripted((65,), (66,), delay=3600.0))
     quick = running.add(scripted((67,), (68,)))
@@ -211,7 +211,7 @@ def test_delays_lie_before_each_step() -> None:
     assert time.monotonic() - started >= 0.06
 
 
-def test_a_preempted_sleeper_keeps_its_appointment() -> None:
+def test_a_preempted_sequence_keeps_its_delay() -> None:
     runner = SimulatedRunner(INFO)
     sequence = choices_of(scripted((65,), delay=3600.0), 1)[0]
     answer_ = [runner._sample(sequence, now) for now in (100.0, 200.0, 3700.0)]
@@ -224,8 +224,8 @@ def test_a_preempted_sleeper_keeps_its_appointment() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 20])
 def test_logprobs_are_finite_and_the_chosen_token_is_the_best(count: int) -> None:
-    said = answer(scripted((65, 258), (0,), logprobs=count, eos=(7,)))
-    entries = [pair for chunk in said.chunks for pair in zip(chunk.token_ids, chunk.logprobs, strict=True)]
+    output = answer(scripted((65, 258), (0,), logprobs=count, eos=(7,)))
+    entries = [pair for chunk in output.chunks for pair in zip(chunk.token_ids, chunk.logprobs, strict=True)]
     assert [token for token, _ in entries] == [65, 258, 0, 7]
     for token, entry in entries:
         assert len(entry.top) == count
@@ -261,10 +261,10 @@ def test_a_released_sequence_starts_anew() -> None:
 
 
 @pytest.mark.parametrize("chunk", [64, 7])
-def test_prompts_have_made_up_log_probabilities_too(chunk: int) -> None:
-    said = answer(given.request(30, 5, prompt_logprobs=2), chunk=chunk)
+def test_prompt_logprobs_are_made_up_too(chunk: int) -> None:
+    output = answer(given.request(30, 5, prompt_logprobs=2), chunk=chunk)
 
-    assert said.prompt_token_ids == list(range(2, 31))
-    assert [entry.logprob for entry in said.prompt_logprobs] == [-math.log(2)] * 29
-    assert [token_id for token_id, _ in said.prompt_logprobs[0].top] == [2, 3]
-    assert said.token_ids == answer(given.request(30, 5)).token_ids
+    assert output.prompt_token_ids == list(range(2, 31))
+    assert [entry.logprob for entry in output.prompt_logprobs] == [-math.log(2)] * 29
+    assert [token_id for token_id, _ in output.prompt_logprobs[0].top] == [2, 3]
+    assert output.token_ids == answer(given.request(30, 5)).token_ids

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine_svc.execution.runner import RunnerInfo
-from engine_svc.executors.simulated.runner import SimulatedRunner
-from engine_svc.executors.simulated.vocabulary import load_vocabulary
+from engine_svc.runners.interface import RunnerInfo
+from engine_svc.runners.simulated.runner import SimulatedRunner
+from engine_svc.runners.simulated.vocabulary import load_vocabulary
 from protos.simulated import MODEL_NAME
 
 _CONTEXT: Final = 8192
 _BYTES_PER_TOKEN: Final = 8192
-"""What a token pretends to take in the KV cache, so that memory means as much as elsewhere"""
+"""Pretended size of a token in the KV cache, so that the memory settings have their usual effect"""
 
 
 def load_simulated(
@@ -23,7 +23,7 @@ def load_simulated(
     num_blocks: int | None,
     step_seconds: float,
 ) -> SimulatedRunner:
-    """``tokenizer`` as in ``vocabulary.py``. Raises ``SettingsError`` when there is none in it."""
+    """``tokenizer`` as in ``vocabulary.py``. Raises ``SettingsError`` if it cannot be read."""
     vocabulary = load_vocabulary(tokenizer)
     info = RunnerInfo(
         model_path=MODEL_NAME,

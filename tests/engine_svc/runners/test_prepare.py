@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine_svc.attention.interface import PagedBatch
-from engine_svc.execution.runner import ScheduledSequence
-from engine_svc.executors.prepare import prepare
+from engine_svc.runners.prepare import prepare
+from engine_svc.scheduling.step import ScheduledSequence
 from tests.engine_svc.sampling.given import sequence
 
 BLOCK_SIZE = 4
@@ -66,7 +66,7 @@ def test_drafts_follow_the_token_that_is_due_and_each_needs_logits() -> None:
     assert step.paged.slot_mapping.tolist() == [25, 8, 9, 10, 16, 17, 23, 12]
 
 
-def test_rows_of_prompts_that_owe_log_probabilities_come_after_those_that_sample() -> None:
+def test_prompt_rows_come_after_the_rows_to_sample() -> None:
     asking = sequence(prompt=range(9), prompt_logprobs=0)
     asking.block_table, asking.num_prompt_logprobs = [1, 5, 3], 4
 
