@@ -53,10 +53,18 @@ class GenerateEvent:
 class ContentDelta:
     text: str
 
+    @property
+    def num_chars(self) -> int:
+        return len(self.text)
+
 
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
     text: str
+
+    @property
+    def num_chars(self) -> int:
+        return len(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +75,10 @@ class ToolCallDelta:
     id: str
     name: str
     arguments: str
+
+    @property
+    def num_chars(self) -> int:
+        return len(self.arguments)
 
 
 Delta: TypeAlias = ContentDelta | ReasoningDelta | ToolCallDelta
