@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
+from array import array
+from collections.abc import AsyncGenerator, Callable, Set
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Self
 
@@ -24,8 +25,12 @@ from svclib.errors import InternalError, InvalidRequest, ServiceError
 
 @dataclass(slots=True)
 class Progress:
-    """How far one choice is."""
+    """How far one choice is: what another attempt needs to continue it."""
 
+    token_ids: array[int] = field(default_factory=lambda: array("I"))
+    """Output of the engine."""
+    chars_sent: int = 0
+    """Characters of content, reasoning and arguments that were passed on."""
     is_generated: bool = False
     """The engine has ended it."""
     is_finished: bool = False
@@ -36,6 +41,7 @@ class Attempt:
     """One attempt at a request. A context manager: leaving it early cancels the request on both services.
 
     ``observe_step`` is called with the seconds between two outputs of the engine, None for the first output.
+    ``avoid`` holds addresses of replicas that are chosen only if there is no other.
     """
 
     def __init__(
@@ -44,12 +50,15 @@ class Attempt:
         plan: Plan,
         record: RequestRecord,
         observe_step: Callable[[float | None], None],
+        *,
+        avoid: Set[str] = frozenset(),
     ) -> None:
         self.choices = [Progress() for _ in range(plan.generate.n)]
         self._served = served
         self._plan = plan
         self._record = record
         self._observe_step = observe_step
+        self._avoid = avoid
         self._context = ExitStack()
         self._generation: Generation
         self._formattings: list[Formatting] = []
@@ -89,12 +98,12 @@ class Attempt:
 
     def _start(self, context: ExitStack) -> None:
         count = len(self.choices)
-        engine = context.enter_context(self._served.engines.choose(choices=count))
+        engine = context.enter_context(self._served.engines.choose(choices=count, avoid=self._avoid))
         self._record.replicas["engine"] = engine.address
         self._generation = engine.client.generate(self._plan.generate, self._plan.opening)
         context.callback(self._generation.leave)
         self._generation.start()
-        detokenizer = context.enter_context(self._served.detokenizers.choose(choices=count))
+        detokenizer = context.enter_context(self._served.detokenizers.choose(choices=count, avoid=self._avoid))
         self._record.replicas["detokenizer"] = detokenizer.address
         self._formattings = [detokenizer.client.format(self._plan.format, self._plan.opening) for _ in range(count)]
         for formatting in self._formattings:
@@ -146,6 +155,7 @@ class Attempt:
             batch.append(Signal.STARTED)
         for chunk in event.chunks:
             choice = self.choices[chunk.index]
+            choice.token_ids.extend(chunk.token_ids)
             choice.is_generated = choice.is_generated or bool(chunk.finish_reason)
             self._formattings[chunk.index].send(chunk)
         if event.chunks:
@@ -159,6 +169,7 @@ class Attempt:
         if formatted is not None and not choice.is_finished:
             if formatting.has_more:
                 self._arrivals.formatted[index] = None
+            choice.chars_sent += sum(delta.num_chars for delta in formatted.deltas)
             batch.append(Output(index, formatted))
             if formatted.finish is not None:
                 self._finish(index, formatted.finish)

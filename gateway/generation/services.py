@@ -33,6 +33,10 @@ class GenerateInput:
     constraint: Constraint | None = None
     thinking: Thinking | None = None
     """None: a constraint applies from the first token."""
+    output_ids: Sequence[int] = ()
+    """Output of an earlier attempt, which the only choice continues."""
+    choice_index: int = 0
+    """Which choice of the client's request the first one is; its noise depends on it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,8 @@ class SessionEngine:
             sampling_params=_sampling_params(work.sampling, work.n),
             eos_token_ids=work.prompt.eos_token_ids,
             simulate=None if work.script is None else _simulated_script(work.script),
+            output_ids=work.output_ids,
+            choice_index=work.choice_index or None,
         )
         if work.constraint is not None:
             _constrain(message, work.constraint, work.thinking)

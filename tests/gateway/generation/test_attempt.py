@@ -109,7 +109,7 @@ class Played:
         work = GenerateInput(Prompt([1], [2], ReasoningState.CLOSED), Sampling(), n)
         self.plan = Plan(work, FormatInput(), Opening("r"), lambda error: InvalidRequest(f"said: {error.message}"))
         self.steps: list[float | None] = []
-        self.attempt = Attempt(served, self.plan, self.record, self.steps.append)
+        self.attempt = Attempt(served, self.plan, self.record, self.steps.append, avoid={"e:9"})
         self.given_up: list[ServiceError] = []
 
     @property
@@ -153,16 +153,16 @@ async def test_tokens_are_sent_and_text_is_yielded() -> None:
         played.formatting().say(formatted("hé"))
         assert await reading == [Output(0, formatted("hé"))]
         (choice,) = played.attempt.choices
-        assert (choice.is_generated, choice.is_finished) == (False, False)
+        assert (list(choice.token_ids), choice.chars_sent, choice.is_generated) == ([3, 4], 2, False)
         played.engine.say(generated(5, finish="stop"), end=True)
         played.formatting().say(formatted("", DONE), end=True)
         assert await anext(batches) == [Output(0, formatted("", DONE))]
         assert [list(chunk.token_ids) for chunk in played.formatting().sent] == [[3, 4], [5]]
-        assert (choice.is_generated, choice.is_finished) == (True, True)
+        assert (list(choice.token_ids), choice.is_generated, choice.is_finished) == ([3, 4, 5], True, True)
         with pytest.raises(StopAsyncIteration):
             await anext(batches)
         assert played.record.replicas == {"engine": "e:1", "detokenizer": "d:1"}
-        assert played.engines.avoided == played.detokenizers.avoided == [frozenset()]
+        assert played.engines.avoided == played.detokenizers.avoided == [{"e:9"}]
         assert len(played.steps) == 2
 
 
