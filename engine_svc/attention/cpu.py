@@ -12,7 +12,7 @@ from torch import Tensor
 
 from engine_svc.attention.interface import AttentionConfig, PagedBatch
 from engine_svc.kernels.library import Kernels
-from engine_svc.kernels.memory import large_pages
+from engine_svc.kernels.memory import huge_pages
 from engine_svc.kernels.structures import AttentionShape, Batch
 
 
@@ -35,7 +35,7 @@ class KernelCache:
         value_slots = -(-block_size // per_word) * per_word
         size = num_blocks * config.num_kv_heads * (block_size + value_slots) * config.head_dim
         self.data = (
-            large_pages(config.num_layers * size * config.dtype.itemsize)
+            huge_pages(config.num_layers * size * config.dtype.itemsize)
             .view(config.dtype)
             .view(config.num_layers, size)
         )

@@ -24,7 +24,7 @@ class AttentionConfig:
     scale: float | None = None
     """Factor of the products of queries and keys; None is ``1 / sqrt(head_dim)``"""
     softcap: float | None = None
-    """Bound of the scaled products, as in ``engine_svc.layers.softcap``"""
+    """Bound of the scaled products, as in ``engine_svc.layers.activation.softcap``"""
 
     @property
     def num_layers(self) -> int:

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine_svc.attention.interface import AttentionConfig, PagedBatch
-from engine_svc.layers.softcap import softcap
+from engine_svc.layers.activation import softcap
 
 _MAX_QUERIES: Final = 128
 """Tokens of a sequence that are attended at a time; bounds the mask, and the keys that are masked for nothing."""

@@ -12,17 +12,17 @@ from itertools import chain
 
 import torch
 
+from engine_svc.embedding.hidden_states import HiddenStatesModel
 from engine_svc.embedding.interface import EmbedderInfo, EmbeddingInput, EmbeddingParams, TokenIds, Vector
 from engine_svc.embedding.pooling import embeddings
-from engine_svc.embedding.token_vectors import TokenVectors
 from engine_svc.embedding.validation import check_inputs
 
 
 class Embedder:
     """See ``engine_svc.embedding.interface.EmbeddingRunner``. Belongs to one thread at a time."""
 
-    def __init__(self, token_vectors: TokenVectors, info: EmbedderInfo) -> None:
-        self._token_vectors = token_vectors
+    def __init__(self, model: HiddenStatesModel, info: EmbedderInfo) -> None:
+        self._model = model
         self._info = info
 
     @property
@@ -38,7 +38,7 @@ class Embedder:
         given = EmbeddingParams() if params is None else params
         check_inputs(texts, given, self._info)
         found: list[Vector | None] = [None] * len(texts)
-        for rows in passes([len(text) for text in texts], self._info.max_num_batched_tokens):
+        for rows in split_into_passes([len(text) for text in texts], self._info.max_num_batched_tokens):
             results = self.execute([EmbeddingInput(texts[row], given) for row in rows])
             for row, result in zip(rows, results, strict=True):
                 if isinstance(result, Exception):
@@ -52,13 +52,13 @@ class Embedder:
         order = sorted(range(len(inputs)), key=lambda row: len(inputs[row].token_ids))
         texts, params = zip(*(inputs[row] for row in order), strict=True)
         lengths = [len(text) for text in texts]
-        hidden = self._token_vectors(torch.tensor(list(chain.from_iterable(texts))), lengths)
+        hidden = self._model(torch.tensor(list(chain.from_iterable(texts))), lengths)
         vectors = embeddings(hidden, lengths, params, self._info.pooling)
         results = {row: _checked(vector) for row, vector in zip(order, vectors, strict=True)}
         return [results[row] for row in range(len(inputs))]
 
 
-def passes(lengths: Sequence[int], max_num_tokens: int) -> Iterator[list[int]]:
+def split_into_passes(lengths: Sequence[int], max_num_tokens: int) -> Iterator[list[int]]:
     """Which texts are computed together: as many as have ``max_num_tokens`` tokens, or a single longer one.
 
     The longest come first, so that memory that does not suffice shows at once.

@@ -13,7 +13,7 @@ from functools import partial
 import structlog
 
 from engine_svc.embedding.interface import EmbeddingOutput, EmbeddingRequest, EmbeddingRunner, Vector
-from engine_svc.embedding.queue import EmbeddingQueue, Job, Turn
+from engine_svc.embedding.queue import EmbeddingQueue, Job, ScheduledText
 from engine_svc.metrics import EngineMetrics
 from engine_svc.output import Loads
 from engine_svc.step_engine import StepFaults
@@ -46,21 +46,21 @@ class EmbeddingEngine:
     def abort(self, group_id: int) -> None:
         job = self._jobs.pop(group_id, None)
         if job is not None:
-            job.give_up()
-            self._queue.drop(job)
+            job.cancel()
+            self._queue.remove(job)
             self._metrics.count_abort(1)
 
     def step(self) -> bool:
         started = time.monotonic()
-        turns = self._queue.take()
-        self._num_running = len({turn.job for turn in turns})
-        if not turns:
+        scheduled = self._queue.next_pass()
+        self._num_running = len({item.job for item in scheduled})
+        if not scheduled:
             return False
-        results = self._execute(turns)
-        num_tokens = sum(len(turn.input.token_ids) for turn in turns)
+        results = self._execute(scheduled)
+        num_tokens = sum(len(item.input.token_ids) for item in scheduled)
         self._metrics.count_pass(num_tokens=num_tokens, seconds=time.monotonic() - started)
-        for (job, _), result in zip(turns, results, strict=True):
-            self._hand_over(job, result)
+        for (job, _), result in zip(scheduled, results, strict=True):
+            self._deliver(job, result)
         return True
 
     def take_outputs(self) -> list[EmbeddingOutput]:
@@ -73,21 +73,21 @@ class EmbeddingEngine:
     def failed(self, group_id: int, error: ServiceError) -> EmbeddingOutput:
         return EmbeddingOutput(group_id, error)
 
-    def _execute(self, turns: list[Turn]) -> list[Vector | Exception]:
-        """Results in step with the turns; the same exception for all when the pass failed as a whole."""
-        inputs = [turn.input for turn in turns]
-        request_ids = (turn.job.request.request_id for turn in turns)
-        return self._faults.guard(lambda: self._runner.execute(inputs), len(turns), request_ids)
+    def _execute(self, scheduled: list[ScheduledText]) -> list[Vector | Exception]:
+        """Results in step with the scheduled; the same exception for all when the pass failed as a whole."""
+        inputs = [item.input for item in scheduled]
+        request_ids = (item.job.request.request_id for item in scheduled)
+        return self._faults.guard(lambda: self._runner.execute(inputs), len(scheduled), request_ids)
 
-    def _hand_over(self, job: Job, result: Vector | Exception) -> None:
-        if job.is_over:
+    def _deliver(self, job: Job, result: Vector | Exception) -> None:
+        if job.is_finished:
             return
         if not isinstance(result, Exception):
             if job.put(result):
                 self._metrics.count_choice("stop")
             return
         log.error("request failed", request_id=job.request.request_id, exc_info=result)
-        self._queue.drop(job)
+        self._queue.remove(job)
         self._metrics.count_failure(1)
         job.fail(result)
 

@@ -22,7 +22,7 @@ class Headless:
 
     @property
     def config(self) -> Mapping[str, Any]:
-        architectures = [with_head(str(name)) for name in self.stored.config.get("architectures") or []]
+        architectures = [causal_lm_name(str(name)) for name in self.stored.config.get("architectures") or []]
         return {**self.stored.config, "architectures": architectures, "tie_word_embeddings": True}
 
     @property
@@ -37,7 +37,7 @@ class Headless:
         return renamed(self.stored.tensors(), _decoder_name)
 
 
-def with_head(architecture: str) -> str:
+def causal_lm_name(architecture: str) -> str:
     """The name of the whole model of a known family, whether its output matrix was saved with it or not."""
     whole = architecture.removesuffix("Model") + "ForCausalLM"
     return whole if whole in FAMILIES else architecture

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from engine_svc.embedding.interface import EmbeddingParams, Pooling
 
-_LEAST_NORM: Final = 1e-12
+_MIN_NORM: Final = 1e-12
 """Shorter vectors are not stretched to length 1; as in sentence-transformers."""
 
 
@@ -31,7 +31,7 @@ def pool(hidden: Tensor, pooling: Pooling) -> Tensor:
 def finish(vector: Tensor, params: EmbeddingParams) -> Tensor:
     """Cut, then normed, so that what is left of a Matryoshka embedding has length 1. [hidden] -> [dimensions]"""
     cut = vector[: params.dimensions]
-    return F.normalize(cut, dim=0, eps=_LEAST_NORM) if params.normalize else cut
+    return F.normalize(cut, dim=0, eps=_MIN_NORM) if params.normalize else cut
 
 
 def embeddings(hidden: Tensor, lengths: Sequence[int], params: Sequence[EmbeddingParams], own: Pooling) -> list[Tensor]:

@@ -21,16 +21,16 @@ class Job:
         self._listener = listener
         self._vectors: list[Vector] = []
         self._num_taken = 0
-        self.is_over = False
+        self.is_finished = False
 
     @property
     def has_next(self) -> bool:
-        """Whether there is a text that has not had its turn."""
+        """Whether there is a text that has not had its item."""
         return self._num_taken < len(self.request.inputs)
 
     @property
     def next_length(self) -> int:
-        """Tokens of the text whose turn is next."""
+        """Tokens of the text whose item is next."""
         return len(self.request.inputs[self._num_taken])
 
     def take(self) -> EmbeddingInput:
@@ -44,23 +44,23 @@ class Job:
         self._vectors.append(vector)
         if len(self._vectors) == len(self.request.inputs):
             self._end(self._vectors)
-        return self.is_over
+        return self.is_finished
 
     def fail(self, error: Exception) -> None:
         """End it with an error."""
         self._end(public(error))
 
-    def give_up(self) -> None:
+    def cancel(self) -> None:
         """End it without a word."""
-        self.is_over = True
+        self.is_finished = True
 
     def _end(self, outcome: list[Vector] | ServiceError) -> None:
-        assert not self.is_over
-        self.is_over = True
+        assert not self.is_finished
+        self.is_finished = True
         self._listener(outcome)
 
 
-class Turn(NamedTuple):
+class ScheduledText(NamedTuple):
     """A text in a pass, and whose it is."""
 
     job: Job
@@ -68,7 +68,7 @@ class Turn(NamedTuple):
 
 
 class EmbeddingQueue:
-    """Requests take turns text by text, so that a short one need not wait for the end of a long one."""
+    """Requests take scheduled text by text, so that a short one need not wait for the end of a long one."""
 
     def __init__(self, max_num_batched_tokens: int) -> None:
         self._max_num_tokens = max_num_batched_tokens
@@ -82,16 +82,16 @@ class EmbeddingQueue:
         if job in self._jobs:
             self._jobs.remove(job)
 
-    def take(self) -> list[Turn]:
+    def take(self) -> list[ScheduledText]:
         """The next pass: texts up to the limit of tokens, or a single longer one. Nothing if nobody waits."""
-        turns: list[Turn] = []
+        scheduled: list[ScheduledText] = []
         num_tokens = 0
         while self._jobs:
             num_tokens += self._jobs[0].next_length
-            if turns and num_tokens > self._max_num_tokens:
+            if scheduled and num_tokens > self._max_num_tokens:
                 break
             job = self._jobs.popleft()
-            turns.append(Turn(job, job.take()))
+            scheduled.append(ScheduledText(job, job.take()))
             if job.has_next:
                 self._jobs.append(job)
-        return turns
+        return scheduled

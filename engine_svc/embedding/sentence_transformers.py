@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from engine_svc.embedding.interface import Pooling
 from engine_svc.models.config import RawConfig
-from engine_svc.weights.errors import ModelLoadError, check_is_file_itself
+from engine_svc.weights.errors import ModelLoadError, check_not_lfs_pointer
 
 MODULES_FILE: Final = "modules.json"
 _LENGTH_FILE: Final = "sentence_bert_config.json"
@@ -30,22 +30,22 @@ _FLAG: Final = "pooling_mode_"
 
 
 @dataclass(frozen=True, slots=True)
-class StatedUse:
+class SentenceTransformersConfig:
     """What the files say; None where they say nothing. ``max_seq_length`` is in tokens."""
 
     pooling: Pooling | None = None
     max_seq_length: int | None = None
 
 
-def is_stated(folder: Path) -> bool:
+def is_sentence_transformers_model(folder: Path) -> bool:
     """Whether the folder is made for sentence-transformers, which only embeds."""
     return (folder / MODULES_FILE).is_file()
 
 
-def read_stated_use(folder: Path) -> StatedUse:
+def read_sentence_transformers_config(folder: Path) -> SentenceTransformersConfig:
     """Raises ``ModelLoadError`` if the files ask for something that is not done here."""
-    if not is_stated(folder):
-        return StatedUse()
+    if not is_sentence_transformers_model(folder):
+        return SentenceTransformersConfig()
     pooling = None
     for kind, path in _modules(folder / MODULES_FILE):
         match kind:
@@ -56,7 +56,7 @@ def read_stated_use(folder: Path) -> StatedUse:
                 pass
             case other:
                 raise ModelLoadError(f"{folder / MODULES_FILE}: a module of type {other} is not supported")
-    return StatedUse(pooling, _max_seq_length(folder))
+    return SentenceTransformersConfig(pooling, _max_seq_length(folder))
 
 
 def _modules(file: Path) -> Iterator[tuple[str, str]]:
@@ -69,7 +69,7 @@ def _modules(file: Path) -> Iterator[tuple[str, str]]:
 
 def _pooling(file: Path) -> Pooling:
     values = _read(file, dict)
-    RawConfig(values, str(file)).only("include_prompt", True)
+    RawConfig(values, str(file)).require("include_prompt", True)
     flags = [name for name, value in values.items() if name.startswith(_FLAG) and value]
     modes = values.get("pooling_mode") or flags or "mean"
     chosen = [modes] if isinstance(modes, str) else list(modes)
@@ -87,7 +87,7 @@ def _max_seq_length(folder: Path) -> int | None:
 
 
 def _read(file: Path, kind: type[Any]) -> Any:
-    check_is_file_itself(file)
+    check_not_lfs_pointer(file)
     try:
         content = json.loads(file.read_bytes())
     except (OSError, ValueError) as error:

@@ -39,7 +39,7 @@ class Kernels:
         self._workspace_bytes.argtypes = [POINTER(Decoder), c_int32]
         self.lanes: int = library.pellucid_lanes()
         """Outputs in a panel of a packed matrix"""
-        self.fast_integers = bool(library.pellucid_has_fast_integers())
+        self.has_fast_int8 = bool(library.pellucid_has_fast_int8())
         """Whether this processor multiplies 8-bit integers faster than floats"""
 
     def attend(

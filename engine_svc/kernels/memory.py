@@ -15,7 +15,7 @@ _ALIGNMENT: Final = 64
 """Bytes of a cache line"""
 
 
-def large_pages(num_bytes: int) -> Tensor:
+def huge_pages(num_bytes: int) -> Tensor:
     """Zeros, uint8 [num_bytes]"""
     if sys.platform != "linux":
         return torch.zeros(num_bytes, dtype=torch.uint8)
@@ -35,6 +35,6 @@ class Arena:
         """uint8 [num_bytes], at a multiple of 64 bytes"""
         size = -(-num_bytes // _ALIGNMENT) * _ALIGNMENT
         if size > len(self._rest):
-            self._rest = large_pages(max(size, _CHUNK_BYTES))
+            self._rest = huge_pages(max(size, _CHUNK_BYTES))
         taken, self._rest = self._rest[:num_bytes], self._rest[size:]
         return taken

@@ -65,9 +65,9 @@ def _pack_floats(weights: Tensor, lanes: int, arena: Arena) -> PackedMatrix:
 
 
 def _pack_integers(weights: QuantizedRows, lanes: int, arena: Arena) -> PackedMatrix:
-    outputs, inputs = weights.numbers.shape
+    outputs, inputs = weights.values.shape
     missing = -outputs % lanes
-    numbers = F.pad(weights.numbers, (0, 0, 0, missing)).view(-1, lanes, inputs // 4, 4).transpose(1, 2)
+    numbers = F.pad(weights.values, (0, 0, 0, missing)).view(-1, lanes, inputs // 4, 4).transpose(1, 2)
     if weights.bits == 4:  # [panels, words, lanes, 4], two words in one
         numbers = numbers[:, 0::2] | numbers[:, 1::2] << 4
     scales = [weights.scales] if weights.minima is None else [weights.scales, weights.minima]

@@ -84,7 +84,7 @@ class Layer(Structure):
 class Rope(Structure):
     """``PellucidRope``"""
 
-    _fields_ = [("inverse_frequencies", c_void_p), ("num_pairs", c_int32), ("magnitude", c_float)]
+    _fields_ = [("inverse_frequencies", c_void_p), ("num_pairs", c_int32), ("attention_factor", c_float)]
 
 
 class Decoder(Structure):
@@ -103,7 +103,7 @@ class Decoder(Structure):
         ("intermediate_size", c_int32),
         ("format", c_int32),
         ("activation", c_int32),
-        ("head_norms", c_int32),
+        ("qk_norm", c_int32),
         ("eps", c_float),
         ("embedding_scale", c_float),
         ("logit_softcap", c_float),

@@ -24,7 +24,7 @@ def load_errors() -> Iterator[None]:
         raise ModelLoadError(str(error)) from error
 
 
-def check_is_file_itself(path: Path) -> None:
+def check_not_lfs_pointer(path: Path) -> None:
     """Raises ``ModelLoadError`` for a Git LFS pointer."""
     with load_errors():
         check_not_pointer(path)

@@ -20,7 +20,7 @@ _COMMON: Final = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
-_HEAD_NORMS: Final = {"attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm"}
+_QK_NORM: Final = {"attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm"}
 _NORMS_AFTER: Final = {
     "post_attention_norm": "post_attention_layernorm",
     "post_ffw_norm": "post_feedforward_layernorm",
@@ -52,7 +52,7 @@ class Architecture:
 ARCHITECTURES: Final = {
     "llama": Architecture("LlamaForCausalLM", _COMMON, _WINDOW, interleaved=True),
     "qwen2": Architecture("Qwen2ForCausalLM", _COMMON),
-    "qwen3": Architecture("Qwen3ForCausalLM", _COMMON | _HEAD_NORMS),
+    "qwen3": Architecture("Qwen3ForCausalLM", _COMMON | _QK_NORM),
     "gemma2": Architecture(
         "Gemma2ForCausalLM",
         _COMMON | _NORMS_AROUND,
@@ -66,7 +66,7 @@ ARCHITECTURES: Final = {
     ),
     "gemma3": Architecture(
         "Gemma3ForCausalLM",
-        _COMMON | _NORMS_AROUND | _HEAD_NORMS,
+        _COMMON | _NORMS_AROUND | _QK_NORM,
         _WINDOW
         | {
             "attention.sliding_window_pattern": "sliding_window_pattern",
@@ -81,6 +81,6 @@ ARCHITECTURES: Final = {
         _COMMON | _PACKED,
         _WINDOW | {"rope.scaling.original_context_length": "original_max_position_embeddings"},
     ),
-    "olmo2": Architecture("Olmo2ForCausalLM", _COMMON | _HEAD_NORMS | _NORMS_AFTER),
+    "olmo2": Architecture("Olmo2ForCausalLM", _COMMON | _QK_NORM | _NORMS_AFTER),
 }
 """By ``general.architecture``."""

@@ -16,12 +16,12 @@ from engine_svc.weights.quantized import ZERO_POINT, QuantizedRows
 
 Bytes = npt.NDArray[np.uint8]
 
-KEPT: Final = frozenset({GGMLQuantizationType.Q4_0, GGMLQuantizationType.Q4_1, GGMLQuantizationType.Q8_0})
+KERNEL_TYPES: Final = frozenset({GGMLQuantizationType.Q4_0, GGMLQuantizationType.Q4_1, GGMLQuantizationType.Q8_0})
 """Types that are computed with as they are"""
 
 
 def read_blocks(rows: Bytes, type_: GGMLQuantizationType) -> QuantizedRows:
-    """The numbers and scales in ``rows`` [rows, bytes], which are of one of the ``KEPT`` types."""
+    """The numbers and scales in ``rows`` [rows, bytes], which are of one of the ``KERNEL_TYPES`` types."""
     blocks = rows.reshape(len(rows), -1, GGML_QUANT_SIZES[type_][1])  # [rows, groups, bytes]
     scales = _halves(blocks, 0)
     match type_:

@@ -122,8 +122,8 @@ def _rope_scaling(values: dict[str, Any], rope_factors: Callable[[str], RopeFact
     if (factors := rope_factors(ROPE_FACTORS)) is not None:
         return {"rope_type": "factors", "factors": factors}
     if (short := rope_factors(SHORT_ROPE_FACTORS)) is not None:
-        magnitude = values.get("rope.scaling.attn_factor")
-        return {"rope_type": "longrope", "short_factor": short, "attention_factor": magnitude}
+        attention_factor = values.get("rope.scaling.attn_factor")
+        return {"rope_type": "longrope", "short_factor": short, "attention_factor": attention_factor}
     if "rope.scale_linear" in values:
         return {"rope_type": "linear", "factor": values["rope.scale_linear"]}
     kind = values.get("rope.scaling.type", "none")

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from engine_svc.weights.errors import ModelLoadError, load_errors
 from engine_svc.weights.gguf_architectures import Architecture
-from engine_svc.weights.gguf_blocks import KEPT, read_blocks
+from engine_svc.weights.gguf_blocks import KERNEL_TYPES, read_blocks
 from engine_svc.weights.gguf_config import ROPE_TENSORS, RopeFactors, architecture_of, read_config
 from engine_svc.weights.quantized import QuantizedRows
 from modelfiles.gguf_header import TensorInfo, read_header
@@ -26,7 +26,7 @@ from modelfiles.gguf_vocabulary import turn_ends_in_metadata
 _CHUNK_ELEMENTS: Final = 1 << 20
 """Elements converted at a time: what fits a cache, and bounds the memory that loading takes on top of the model."""
 
-_MOSTLY: Final = 0.75
+_MIN_QUANTIZED_SHARE: Final = 0.75
 """Part of the numbers in matrices that are kept as they are in a file that counts as quantised: the others get 8 bits,
 and a file with more of them was meant to be more exact. Embeddings alone can be a fifth of a small model."""
 
@@ -50,8 +50,8 @@ class GgufFile:
     @property
     def is_quantized(self) -> bool:
         sizes = {info.name: math.prod(info.shape) for info in self._infos.values() if len(info.shape) > 1}
-        kept = sum(size for name, size in sizes.items() if self._infos[name].type in KEPT)
-        return kept > 0 and kept >= _MOSTLY * sum(sizes.values())
+        kept = sum(size for name, size in sizes.items() if self._infos[name].type in KERNEL_TYPES)
+        return kept > 0 and kept >= _MIN_QUANTIZED_SHARE * sum(sizes.values())
 
     def tensors(self) -> Iterator[_Tensor]:
         for info in self._infos.values():
@@ -107,7 +107,7 @@ class _Tensor:
             target[part] = values - self.offset if self.offset else values
 
     def quantized(self) -> QuantizedRows | None:
-        if self.info.type not in KEPT:
+        if self.info.type not in KERNEL_TYPES:
             return None
         order = _row_order(len(self.rows), self.interleaved_heads) if self.interleaved_heads else slice(None)
         return read_blocks(self.rows[order], self.info.type)

@@ -50,7 +50,7 @@ def match_weights(
         elif not tensor.name.endswith(ignored):
             raise ModelLoadError(f"the checkpoint has {tensor.name}, which this architecture does not know")
     if missing:
-        raise ModelLoadError(f"the checkpoint lacks {listed(list(missing))}")
+        raise ModelLoadError(f"the checkpoint lacks {join_names(list(missing))}")
 
 
 def destinations_of(model: nn.Module) -> dict[str, Tensor]:
@@ -64,7 +64,7 @@ def _check_shape(tensor: StoredTensor, expected: tuple[int, ...]) -> None:
         raise ModelLoadError(f"{tensor.name} has shape {tensor.shape}, expected {expected}")
 
 
-def listed(names: list[str], most: int = 5) -> str:
+def join_names(names: list[str], most: int = 5) -> str:
     """Names for a message; only the first ``most`` of them."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

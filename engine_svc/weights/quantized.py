@@ -24,7 +24,7 @@ class QuantizedRows:
 
     bits: int
     """4 or 8"""
-    numbers: Tensor
+    values: Tensor
     """uint8 [rows, inputs]; inputs are whole groups"""
     scales: Tensor
     """float16 [rows, groups]"""
@@ -33,7 +33,7 @@ class QuantizedRows:
 
     def dequantized(self) -> Tensor:
         """float32 [rows, inputs]"""
-        numbers = _groups(self.numbers.float())
+        numbers = _groups(self.values.float())
         if self.minima is None:
             return ((numbers - ZERO_POINT) * self.scales.float()[..., None]).flatten(1)
         return torch.addcmul(self.minima.float()[..., None], numbers, self.scales.float()[..., None]).flatten(1)

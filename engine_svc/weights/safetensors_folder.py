@@ -10,7 +10,7 @@ from typing import Any, Final
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from engine_svc.weights.errors import ModelLoadError, check_is_file_itself, load_errors
+from engine_svc.weights.errors import ModelLoadError, check_not_lfs_pointer, load_errors
 from modelfiles.json_file import read_json
 from modelfiles.safetensors_files import weight_files
 from modelfiles.turn_ends import turn_ends_in
@@ -37,7 +37,7 @@ class SafetensorsFolder:
 
     def tensors(self) -> Iterator[_Tensor]:
         for path in self._files:
-            check_is_file_itself(path)
+            check_not_lfs_pointer(path)
             try:
                 with safe_open(path, framework="pt") as file:
                     yield from (_describe(path, file, name) for name in file.keys())  # noqa: SIM118 - not a mapping

@@ -11,8 +11,8 @@ import torch
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, PretrainedConfig
 
 from engine_svc.embedding.embedder import Embedder
+from engine_svc.embedding.embedder_loader import load_embedder
 from engine_svc.embedding.interface import EmbeddingParams, Pooling, Vector
-from engine_svc.embedding.loading import load_embedder
 from engine_svc.kernels.library import load_kernels
 from tests.engine_svc import tiny, tiny_encoders
 

@@ -136,8 +136,8 @@ class Forward {
         const PellucidRope& r = d_.ropes[rope];
         for (int pair = 0; pair < r.num_pairs; ++pair, ++angle) {
           const float radians = static_cast<float>(tokens.positions[token]) * r.inverse_frequencies[pair];
-          cos_[angle] = std::cos(radians) * r.magnitude;
-          sin_[angle] = std::sin(radians) * r.magnitude;
+          cos_[angle] = std::cos(radians) * r.attention_factor;
+          sin_[angle] = std::sin(radians) * r.attention_factor;
         }
       }
       // What no head fills is multiplied too, by weights of zero.
@@ -180,8 +180,8 @@ class Forward {
   }
 
   void norm_heads(float* heads, const float* weight, int size) const {
-    if (d_.head_norms == kNoHeadNorms) return;
-    const int normed = d_.head_norms == kEachHead ? d_.attention.head_dim : size;
+    if (d_.qk_norm == kNoQKNorm) return;
+    const int normed = d_.qk_norm == kPerHead ? d_.attention.head_dim : size;
     for (int i = 0; i < size; i += normed) norm(heads + i, weight, d_.eps, normed, heads + i);
   }
 
@@ -282,7 +282,7 @@ auto with_types(const PellucidDecoder& decoder, int num_tokens, char* memory, co
 
 extern "C" int32_t pellucid_lanes() { return pellucid::kLanes; }
 
-extern "C" int32_t pellucid_has_fast_integers() {
+extern "C" int32_t pellucid_has_fast_int8() {
 #if defined(__AVX512VNNI__)
   return 1;
 #else

@@ -48,7 +48,7 @@ struct PellucidLinear {
 };
 
 enum PellucidActivation : int32_t { kSilu = 0, kGelu = 1 };
-enum PellucidHeadNorms : int32_t { kNoHeadNorms = 0, kEachHead = 1, kHeadsTogether = 2 };
+enum PellucidQKNorm : int32_t { kNoQKNorm = 0, kPerHead = 1, kAllHeads = 2 };
 
 // Norms are null where there are none.
 struct PellucidLayer {
@@ -61,7 +61,7 @@ struct PellucidLayer {
 struct PellucidRope {
   const float* inverse_frequencies;
   int32_t num_pairs;
-  float magnitude;
+  float attention_factor;
 };
 
 struct PellucidDecoder {
@@ -74,7 +74,7 @@ struct PellucidDecoder {
   int32_t num_layers, num_ropes, hidden_size, intermediate_size;
   int32_t format;  // of what is multiplied
   int32_t activation;
-  int32_t head_norms;
+  int32_t qk_norm;
   float eps, embedding_scale;
   float logit_softcap;  // 0: none
 };

@@ -14,7 +14,7 @@ INFO = EmbedderInfo("told", "bert", "float32", vocab_size=100, max_model_len=30,
 BAD_TOKEN = 99
 
 
-class Told:
+class FakeRunner:
     """The vector of a text is its sum and its length; one with the token 99 fails alone."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Told:
         return [token_ids for inputs in self.passes for token_ids, _ in inputs]
 
 
-class Held(Told):
+class BlockingRunner(FakeRunner):
     """Its passes hang until they are let go, one by one."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Held(Told):
         return super().execute(inputs)
 
 
-class Failing(Told):
+class Failing(FakeRunner):
     """So many of its passes fail as a whole, then none."""
 
     def __init__(self, *, times: int) -> None:
@@ -63,7 +63,7 @@ class PanicException(BaseException):
     """As pyo3 raises it."""
 
 
-class Panicking(Told):
+class Panicking(FakeRunner):
     def execute(self, inputs: Sequence[EmbeddingInput]) -> list[Vector | Exception]:
         raise PanicException("index out of bounds")
 

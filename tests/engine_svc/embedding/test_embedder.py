@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine_svc.embedding.embedder import Embedder, passes
+from engine_svc.embedding.embedder import Embedder, split_into_passes
 from engine_svc.embedding.interface import EmbedderInfo, EmbeddingInput, EmbeddingParams
 from svclib.errors import ContextLengthExceeded, InvalidRequest
 
@@ -16,7 +16,7 @@ INFO = EmbedderInfo("m", "m", "float32", vocab_size=100, max_model_len=30, embed
                     max_num_batched_tokens=20)  # fmt: skip
 
 
-class Told:
+class FakeModel:
     """A token's vector is its id, its place in the text, and the length of the text; 99 has none."""
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ RAW = EmbeddingParams(normalize=False)
 
 @given(st.lists(st.lists(st.integers(0, 98), min_size=1, max_size=30), min_size=1, max_size=20))
 def test_every_text_gets_its_own_vector_whatever_the_passes(texts: list[list[int]]) -> None:
-    told = Told()
+    told = FakeModel()
 
     vectors = Embedder(told, INFO).embed(texts, RAW)
 
@@ -45,7 +45,7 @@ def test_every_text_gets_its_own_vector_whatever_the_passes(texts: list[list[int
 
 @given(st.lists(st.integers(1, 30)), st.integers(1, 40))
 def test_passes_hold_every_text_once(lengths: list[int], most: int) -> None:
-    found = list(passes(lengths, most))
+    found = list(split_into_passes(lengths, most))
 
     assert sorted(row for rows in found for row in rows) == list(range(len(lengths)))
     for rows in found:
@@ -53,19 +53,19 @@ def test_passes_hold_every_text_once(lengths: list[int], most: int) -> None:
 
 
 def test_a_pass_is_as_full_as_the_next_text_allows() -> None:
-    assert list(passes([5, 5, 9, 1, 10], 20)) == [[4, 2], [0, 1, 3]]
+    assert list(split_into_passes([5, 5, 9, 1, 10], 20)) == [[4, 2], [0, 1, 3]]
 
 
 def test_texts_of_one_pass_may_want_different_things() -> None:
     given = [RAW, EmbeddingParams("cls", normalize=False, dimensions=1), EmbeddingParams("mean", normalize=False)]
 
-    found = Embedder(Told(), INFO).execute([EmbeddingInput([4, 8], params) for params in given])
+    found = Embedder(FakeModel(), INFO).execute([EmbeddingInput([4, 8], params) for params in given])
 
     assert [vector.tolist() for vector in found if isinstance(vector, np.ndarray)] == [[8, 1, 2], [4], [6, 0.5, 2]]
 
 
 def test_a_vector_that_is_not_finite_is_the_fault_of_its_text_alone() -> None:
-    embedder = Embedder(Told(), INFO)
+    embedder = Embedder(FakeModel(), INFO)
 
     good, bad = embedder.execute([EmbeddingInput([1, 2], RAW), EmbeddingInput([1, 99], RAW)])
 
@@ -90,7 +90,7 @@ def test_a_vector_that_is_not_finite_is_the_fault_of_its_text_alone() -> None:
 def test_what_cannot_be_embedded_is_refused_by_name(
     texts: list[list[int]], params: EmbeddingParams, error: type[InvalidRequest], param: str
 ) -> None:
-    told = Told()
+    told = FakeModel()
 
     with pytest.raises(InvalidRequest) as raised:
         Embedder(told, INFO).embed(texts, params)
@@ -101,7 +101,7 @@ def test_what_cannot_be_embedded_is_refused_by_name(
 
 
 def test_vectors_have_length_one_unless_told_otherwise() -> None:
-    (vector,) = Embedder(Told(), INFO).embed([[2, 3]])
+    (vector,) = Embedder(FakeModel(), INFO).embed([[2, 3]])
 
     assert vector.dtype == np.float32
     assert np.linalg.norm(vector) == pytest.approx(1.0)

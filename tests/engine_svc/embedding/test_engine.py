@@ -8,13 +8,13 @@ from engine_svc.execution.runner import DeviceLost
 from engine_svc.metrics import EngineMetrics
 from engine_svc.step_engine import MAX_STEP_FAULTS
 from svclib.errors import InternalError
-from tests.engine_svc.embedding.fakes import BAD_TOKEN, Failing, Told, request
+from tests.engine_svc.embedding.fakes import BAD_TOKEN, Failing, FakeRunner, request
 
 
 class Running:
     """An engine without a thread."""
 
-    def __init__(self, runner: Told) -> None:
+    def __init__(self, runner: FakeRunner) -> None:
         self.registry = CollectorRegistry()
         self.engine = EmbeddingEngine(runner, EngineMetrics(self.registry, "m"))
         self._outcomes: list[list[object]] = []
@@ -52,7 +52,7 @@ def vectors(outcomes: list[object]) -> list[list[float]]:
 
 
 def test_requests_share_passes_and_get_their_own_vectors() -> None:
-    told = Told()
+    told = FakeRunner()
     running = Running(told)
     _, first = running.add((1, 2), (3,))
     _, second = running.add((4, 5, 6))
@@ -65,7 +65,7 @@ def test_requests_share_passes_and_get_their_own_vectors() -> None:
 
 
 def test_a_bad_text_ends_its_request_alone() -> None:
-    told = Told()
+    told = FakeRunner()
     running = Running(told)
     _, bad = running.add((BAD_TOKEN,), *[(7,) * 20] * 3)
     _, good = running.add((1,))
@@ -111,7 +111,7 @@ def test_faults_are_counted_in_a_row_only() -> None:
 
 
 def test_who_left_is_not_computed() -> None:
-    told = Told()
+    told = FakeRunner()
     running = Running(told)
     gone, outcomes = running.add(*[(7,) * 20] * 3)
     running.step()
@@ -126,7 +126,7 @@ def test_who_left_is_not_computed() -> None:
 
 
 def test_who_is_done_cannot_leave() -> None:
-    running = Running(Told())
+    running = Running(FakeRunner())
     job, _ = running.add((1,))
     running.run()
 
@@ -136,7 +136,7 @@ def test_who_is_done_cannot_leave() -> None:
 
 
 def test_metrics_count_tokens_and_passes() -> None:
-    running = Running(Told())
+    running = Running(FakeRunner())
     running.add((1,) * 20, (2,) * 5)
 
     running.run()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from engine_svc.embedding.headless import Headless, with_head
+from engine_svc.embedding.headless import Headless, causal_lm_name
 from engine_svc.weights.checkpoint import open_checkpoint
 from tests.engine_svc import tiny
 
@@ -19,7 +19,7 @@ from tests.engine_svc import tiny
     ],
 )
 def test_the_whole_model_of_a_known_family(saved: str, whole: str) -> None:
-    assert with_head(saved) == whole
+    assert causal_lm_name(saved) == whole
 
 
 def test_a_checkpoint_is_the_same_with_and_without_its_head(tmp_path: Path) -> None:

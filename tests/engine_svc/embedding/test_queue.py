@@ -33,14 +33,14 @@ def test_everyone_gets_their_vectors_in_order(wanted: list[list[int]], most: int
     for each in heard:
         queue.add(each.job)
 
-    while turns := queue.take():
-        assert sum(len(turn.input.token_ids) for turn in turns) <= most or len(turns) == 1
-        for turn in turns:
-            turn.job.put(vector_of(turn.input.token_ids))
+    while scheduled := queue.next_pass():
+        assert sum(len(item.input.token_ids) for item in scheduled) <= most or len(scheduled) == 1
+        for item in scheduled:
+            item.job.put(vector_of(item.input.token_ids))
 
     for number, (each, lengths) in enumerate(zip(heard, wanted, strict=True)):
         assert each.vectors == [[(number + 1) * length, length] for length in lengths]
-        assert each.job.is_over
+        assert each.job.is_finished
 
 
 def test_a_short_request_does_not_wait_for_the_end_of_a_long_one() -> None:
@@ -49,7 +49,7 @@ def test_a_short_request_does_not_wait_for_the_end_of_a_long_one() -> None:
     queue.add(long.job)
     queue.add(short.job)
 
-    assert [turn.job for turn in queue.take()] == [long.job, short.job]
+    assert [item.job for item in queue.next_pass()] == [long.job, short.job]
 
 
 def test_a_text_that_does_not_fit_beside_others_is_first_in_the_next_pass() -> None:
@@ -58,7 +58,7 @@ def test_a_text_that_does_not_fit_beside_others_is_first_in_the_next_pass() -> N
     queue.add(first.job)
     queue.add(second.job)
 
-    passes = [[len(turn.input.token_ids) for turn in queue.take()] for _ in range(4)]
+    passes = [[len(item.input.token_ids) for item in queue.next_pass()] for _ in range(4)]
 
     assert passes == [[6], [30], [1], []]
 
@@ -69,11 +69,11 @@ def test_who_was_dropped_gets_no_turn() -> None:
     queue.add(gone.job)
     queue.add(stays.job)
 
-    queue.drop(gone.job)
-    queue.drop(gone.job)
+    queue.remove(gone.job)
+    queue.remove(gone.job)
 
-    assert [turn.job for turn in queue.take()] == [stays.job]
-    assert queue.take() == []
+    assert [item.job for item in queue.next_pass()] == [stays.job]
+    assert queue.next_pass() == []
 
 
 def test_a_fault_is_told_once_and_only_a_service_error_keeps_its_words() -> None:
@@ -89,9 +89,9 @@ def test_a_fault_is_told_once_and_only_a_service_error_keeps_its_words() -> None
 def test_who_was_given_up_is_told_nothing() -> None:
     heard = Heard((1,))
 
-    heard.job.give_up()
+    heard.job.cancel()
 
-    assert heard.job.is_over
+    assert heard.job.is_finished
     assert heard.outcomes == []
 
 

@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 
-from engine_svc.embedding.sentence_transformers import StatedUse, is_stated, read_stated_use
+from engine_svc.embedding.sentence_transformers import (
+    SentenceTransformersConfig,
+    is_sentence_transformers_model,
+    read_sentence_transformers_config,
+)
 from engine_svc.weights.errors import ModelLoadError
 from tests.engine_svc.tiny_encoders import add_sentence_files
 
@@ -31,7 +35,7 @@ OLD = {"word_embedding_dimension": 24, "pooling_mode_cls_token": False, "pooling
 def test_pooling_in_old_and_new_spelling(tmp_path: Path, pooling: dict[str, Any], expected: str) -> None:
     add_sentence_files(tmp_path, **pooling)
 
-    assert read_stated_use(tmp_path) == StatedUse(expected)  # type: ignore[arg-type]
+    assert read_sentence_transformers_config(tmp_path) == SentenceTransformersConfig(expected)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -49,7 +53,7 @@ def test_other_poolings_are_refused_by_name(tmp_path: Path, pooling: dict[str, A
     add_sentence_files(tmp_path, **pooling)
 
     with pytest.raises(ModelLoadError, match=reason):
-        read_stated_use(tmp_path)
+        read_sentence_transformers_config(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -66,14 +70,14 @@ def test_other_modules_are_refused_by_name(tmp_path: Path, modules: Any, reason:
     (tmp_path / "modules.json").write_text(json.dumps(modules))
 
     with pytest.raises(ModelLoadError, match=reason):
-        read_stated_use(tmp_path)
+        read_sentence_transformers_config(tmp_path)
 
 
 def test_the_longest_text_is_stated(tmp_path: Path) -> None:
     add_sentence_files(tmp_path, length=12, pooling_mode="mean")
 
-    assert read_stated_use(tmp_path) == StatedUse("mean", 12)
-    assert is_stated(tmp_path)
+    assert read_sentence_transformers_config(tmp_path) == SentenceTransformersConfig("mean", 12)
+    assert is_sentence_transformers_model(tmp_path)
 
 
 def test_modules_of_any_version_are_known_by_their_class(tmp_path: Path) -> None:
@@ -81,10 +85,10 @@ def test_modules_of_any_version_are_known_by_their_class(tmp_path: Path) -> None
     modules = [{"type": f"{package}.{kind}"} for package in packages for kind in ("Transformer", "Normalize")]
     (tmp_path / "modules.json").write_text(json.dumps(modules))
 
-    assert read_stated_use(tmp_path) == StatedUse()
+    assert read_sentence_transformers_config(tmp_path) == SentenceTransformersConfig()
 
 
 def test_nothing_is_stated_without_the_files(tmp_path: Path) -> None:
-    assert not is_stated(tmp_path)
-    assert read_stated_use(tmp_path) == StatedUse()
-    assert read_stated_use(tmp_path / "model.gguf") == StatedUse()
+    assert not is_sentence_transformers_model(tmp_path)
+    assert read_sentence_transformers_config(tmp_path) == SentenceTransformersConfig()
+    assert read_sentence_transformers_config(tmp_path / "model.gguf") == SentenceTransformersConfig()

@@ -254,7 +254,7 @@ def test_what_is_missing_is_logged_once(folder: str, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"dtype": "float16"}, "dtype float16 is not supported; supported are auto, float32, bfloat16"),
+        ({"dtype": "float16"}, "dtype float16 is not supported; supported: auto, float32, bfloat16"),
         ({"max_model_len": 129}, "max_model_len 129 is not between 1 and 128, the longest context of this model"),
         ({"max_model_len": 0}, "max_model_len 0"),
         ({"num_blocks": None, "kv_cache_bytes": 767}, "a cache of 767 bytes does not hold one block of 768 bytes"),

@@ -3,11 +3,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine_svc.kernels.memory import Arena, large_pages
+from engine_svc.kernels.memory import Arena, huge_pages
 
 
 def test_large_pages_are_zeros() -> None:
-    memory = large_pages(100)
+    memory = huge_pages(100)
 
     assert len(memory) == 100
     assert not memory.any()

@@ -49,7 +49,7 @@ def test_eight_bits_lie_four_to_a_word_before_their_scales(outputs: int, groups:
     for output in {0, outputs // 2, outputs - 1}:
         panel, lane = place(packed, output, lanes)
         words, scales = panel.split([num_words * lanes * 4, groups * lanes * 2])
-        assert torch.equal(words.view(num_words, lanes, 4)[:, lane].flatten(), rows.numbers[output])
+        assert torch.equal(words.view(num_words, lanes, 4)[:, lane].flatten(), rows.values[output])
         assert torch.equal(scales.view(torch.float16).view(groups, lanes)[:, lane], rows.scales[output])
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from engine_svc import LLM
-from engine_svc.embedding.loading import load_embedder
+from engine_svc.embedding.embedder_loader import load_embedder
 
 TEXTS = ["What is the capital of France?", "The capital of France is Paris.", "A recipe for pancakes: eggs and milk."]
 

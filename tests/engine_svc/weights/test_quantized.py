@@ -45,7 +45,7 @@ def test_a_large_matrix_is_quantised_a_few_rows_at_a_time(monkeypatch: pytest.Mo
     with Widest() as widest:
         pieces = quantize(weights)
 
-    assert torch.equal(pieces.numbers, whole.numbers)
+    assert torch.equal(pieces.values, whole.values)
     assert torch.equal(pieces.scales, whole.scales)
     assert widest.num_floats == 7 * 2 * GROUP_SIZE
 
@@ -53,7 +53,7 @@ def test_a_large_matrix_is_quantised_a_few_rows_at_a_time(monkeypatch: pytest.Mo
 def test_the_last_group_is_filled_up_with_zeros() -> None:
     found = quantize(torch.ones(2, 40))
 
-    assert found.numbers.shape == (2, 64)
+    assert found.values.shape == (2, 64)
     torch.testing.assert_close(found.dequantized()[:, :40], torch.ones(2, 40), rtol=1e-3, atol=0)
     assert (found.dequantized()[:, 40:] == 0).all()
 

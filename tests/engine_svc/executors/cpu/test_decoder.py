@@ -199,7 +199,9 @@ def test_what_the_kernels_do_not_compute_is_left_to_torch(
 
     assert isinstance(executor, TorchExecutor)
     assert not executor.info.batch_invariant
-    with pytest.raises(ModelLoadError, match=r"int8 needs the compiled forward pass: (activation silu|norms of each)"):
+    with pytest.raises(
+        ModelLoadError, match=r"int8 needs the compiled forward pass: (activation silu|QK norm per head)"
+    ):
         loaded.load(path, **loaded.FORMATS[Format.INT8])
 
 
@@ -229,7 +231,7 @@ ANOTHER_WAY: dict[type[Any], dict[str, str]] = {
     },
     LayerConfig: {},
     NormConfig: {},
-    RopeConfig: {"theta": "inverse frequencies", "scaling": "as theta", "fraction": "as theta"},
+    RopeConfig: {"theta": "inverse frequencies", "scaling": "as theta", "partial_rotary_factor": "as theta"},
 }
 
 

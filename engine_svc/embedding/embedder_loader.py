@@ -8,10 +8,10 @@ from typing import Literal
 import torch
 
 from engine_svc.embedding.embedder import Embedder
-from engine_svc.embedding.headless import Headless, with_head
+from engine_svc.embedding.headless import Headless, causal_lm_name
+from engine_svc.embedding.hidden_states import DecoderHiddenStates, EncoderHiddenStates, HiddenStatesModel, cache_for
 from engine_svc.embedding.interface import EmbedderInfo, Pooling
-from engine_svc.embedding.sentence_transformers import is_stated, read_stated_use
-from engine_svc.embedding.token_vectors import DecoderVectors, EncoderVectors, TokenVectors, cache_for
+from engine_svc.embedding.sentence_transformers import is_sentence_transformers_model, read_sentence_transformers_config
 from engine_svc.executors.load_request import LoadRequest
 from engine_svc.executors.loading import load_native
 from engine_svc.models.config import RawConfig
@@ -40,10 +40,10 @@ def is_for_embedding(model: str, task: Task) -> bool:
     if not path.is_dir():
         return False
     architectures = [str(name) for name in open_checkpoint(path).config.get("architectures") or []]
-    only_embeds = any(name in ENCODERS or with_head(name) != name for name in architectures)
+    only_embeds = any(name in ENCODERS or causal_lm_name(name) != name for name in architectures)
     if only_embeds and task == "generate":
         raise ModelLoadError(f"{', '.join(architectures)} embeds and cannot generate")
-    return task == "auto" and (only_embeds or is_stated(path))
+    return task == "auto" and (only_embeds or is_sentence_transformers_model(path))
 
 
 def load_embedder(
@@ -66,28 +66,28 @@ def load_embedder(
     if num_threads is not None:
         torch.set_num_threads(num_threads)
     path = locate(model)
-    stated = read_stated_use(path)
+    stated = read_sentence_transformers_config(path)
     checkpoint = open_checkpoint(path)
     longest = _model_len(max_model_len, stated.max_seq_length, _longest(checkpoint))
-    network = _load(checkpoint, dtype, attention_backend, longest, max_num_batched_tokens)
+    loaded = _load(checkpoint, dtype, attention_backend, longest, max_num_batched_tokens)
     info = EmbedderInfo(
         model_path=model,
-        model_type=network.model_type,
-        dtype=network.dtype,
-        vocab_size=network.vocab_size,
+        model_type=loaded.model_type,
+        dtype=loaded.dtype,
+        vocab_size=loaded.vocab_size,
         max_model_len=longest,
-        embedding_dim=_embedding_dim(network.vectors),
-        pooling=stated.pooling or network.pooling,
+        embedding_dim=_embedding_dim(loaded.vectors),
+        pooling=stated.pooling or loaded.pooling,
         max_num_batched_tokens=max_num_batched_tokens,
     )
-    return Embedder(network.vectors, info)
+    return Embedder(loaded.vectors, info)
 
 
 @dataclass(frozen=True, slots=True)
-class _Network:
+class _LoadedModel:
     """A model with its weights, and how it is pooled when nobody says."""
 
-    vectors: TokenVectors
+    vectors: HiddenStatesModel
     model_type: str
     dtype: str
     vocab_size: int
@@ -99,8 +99,8 @@ def _longest(checkpoint: Checkpoint) -> int:
     if (family := find_encoder(checkpoint.config)) is not None:
         return family.read_config(RawConfig(checkpoint.config)).max_position_embeddings
     raw = RawConfig(checkpoint.config)
-    raw.only("is_causal", True)
-    raw.only("use_bidirectional_attention", False)
+    raw.require("is_causal", True)
+    raw.require("use_bidirectional_attention", False)
     headless = Headless(checkpoint)
     if (reason := reason_against_native(headless.config)) is not None:  # transformers computes logits only
         raise ModelLoadError(f"no embedding with this model: {reason}. Supported encoders: {', '.join(ENCODERS)}")
@@ -109,7 +109,7 @@ def _longest(checkpoint: Checkpoint) -> int:
 
 def _load(
     checkpoint: Checkpoint, dtype: str, attention_backend: str, longest: int, max_num_batched_tokens: int
-) -> _Network:
+) -> _LoadedModel:
     if (family := find_encoder(checkpoint.config)) is not None:
         if attention_backend == "cpu":
             raise ModelLoadError("attention backend cpu is for decoders; encoders are computed by plain torch")
@@ -120,19 +120,19 @@ def _load(
     )
     executor = load_native(request)
     info = executor.info
-    return _Network(DecoderVectors(executor), info.model_type, info.dtype, info.vocab_size, "last")
+    return _LoadedModel(DecoderHiddenStates(executor), info.model_type, info.dtype, info.vocab_size, "last")
 
 
-def _load_encoder(checkpoint: Checkpoint, family: EncoderFamily, dtype: torch.dtype) -> _Network:
+def _load_encoder(checkpoint: Checkpoint, family: EncoderFamily, dtype: torch.dtype) -> _LoadedModel:
     config = family.read_config(RawConfig(checkpoint.config))
     encoder = Encoder(config, dtype)
-    load_weights(encoder, renamed(checkpoint.tensors(), family.name), ignored=Encoder.unused_weights)
+    load_weights(encoder, renamed(checkpoint.tensors(), family.weight_name), ignored=Encoder.unused_weights)
     name = str(dtype).removeprefix("torch.")
-    return _Network(EncoderVectors(encoder), family.model_type, name, config.vocab_size, "mean")
+    return _LoadedModel(EncoderHiddenStates(encoder), family.model_type, name, config.vocab_size, "mean")
 
 
 @torch.inference_mode()
-def _embedding_dim(vectors: TokenVectors) -> int:
+def _embedding_dim(vectors: HiddenStatesModel) -> int:
     return vectors(torch.zeros(1, dtype=torch.int64), [1]).shape[1]
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
+from engine_svc.embedding.embedder_loader import Task, is_for_embedding, load_embedder
 from engine_svc.embedding.interface import EmbedderInfo
-from engine_svc.embedding.loading import Task, is_for_embedding, load_embedder
 from engine_svc.weights.errors import ModelLoadError
 from tests.engine_svc import tiny, tiny_encoders
 

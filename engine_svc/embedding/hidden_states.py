@@ -18,14 +18,14 @@ from engine_svc.models.encoder import Encoder
 _BLOCK_SIZE: Final = 16
 
 
-class TokenVectors(Protocol):
+class HiddenStatesModel(Protocol):
     """A model without its output matrix."""
 
     def __call__(self, input_ids: Tensor, lengths: Sequence[int]) -> Tensor:
         """Texts of these lengths, one after the other, int64 [tokens] -> [tokens, hidden]"""
 
 
-class EncoderVectors:
+class EncoderHiddenStates:
     """Each token sees all tokens of its text."""
 
     def __init__(self, encoder: Encoder) -> None:
@@ -36,7 +36,7 @@ class EncoderVectors:
         return vectors
 
 
-class DecoderVectors:
+class DecoderHiddenStates:
     """Each token sees those before it. The executor's KV cache is for one pass: see ``cache_for``."""
 
     def __init__(self, executor: HiddenStatesExecutor) -> None:
