@@ -1,4 +1,4 @@
-"""From a checkpoint to an embedder, and which checkpoints are for embedding."""
+"""Loads an embedder from a checkpoint, and detects whether a checkpoint is an embedding model."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ Task = Literal["auto", "generate", "embed"]
 
 
 def is_for_embedding(model: str, task: Task) -> bool:
-    """Whether a model is to embed; it does that or generates. ``auto`` goes by the files.
+    """Whether a model is loaded for embedding, or else for generation. ``auto`` decides by its files.
 
-    For embedding are encoders, decoders without an output matrix, and what sentence-transformers saved. Raises
-    ``ModelLoadError`` if it is to generate and cannot.
+    Embedding models are encoders, decoders without LM head, and models saved by sentence-transformers. Raises
+    ``ModelLoadError`` if ``task`` is ``generate`` and the model is an embedding model.
     """
     if task == "embed":
         return True
@@ -42,7 +42,7 @@ def is_for_embedding(model: str, task: Task) -> bool:
     architectures = [str(name) for name in open_checkpoint(path).config.get("architectures") or []]
     only_embeds = any(name in ENCODERS or causal_lm_name(name) != name for name in architectures)
     if only_embeds and task == "generate":
-        raise ModelLoadError(f"{', '.join(architectures)} embeds and cannot generate")
+        raise ModelLoadError(f"{', '.join(architectures)} is an embedding model; generation is not supported")
     return task == "auto" and (only_embeds or is_sentence_transformers_model(path))
 
 
@@ -57,11 +57,11 @@ def load_embedder(
 ) -> Embedder:
     """Load a model from a folder, a .gguf file or a Hugging Face id.
 
-    ``dtype`` is ``float32``, ``bfloat16``, or ``auto``: for an encoder float32, because its vectors are kept and
-    compared with others, for a decoder what this CPU computes fastest. ``max_model_len`` of None takes what
-    sentence-transformers' files say, or the model's own limit. ``max_num_batched_tokens`` is the size of a pass. The
-    rest is as in ``engine_svc.executors.load_request``. Raises ``ModelLoadError`` if the model or these numbers will
-    not do.
+    ``dtype`` is ``float32``, ``bfloat16``, or ``auto``: float32 for an encoder, because its vectors are stored and
+    compared with others; the fastest dtype on this CPU for a decoder. ``max_model_len`` None is the limit in the
+    sentence-transformers files, or that of the model. ``max_num_batched_tokens`` is the token budget of a pass. The
+    other arguments are as in ``engine_svc.executors.load_request``. Raises ``ModelLoadError`` if the model or an
+    argument is not supported.
     """
     if num_threads is not None:
         torch.set_num_threads(num_threads)
@@ -76,18 +76,18 @@ def load_embedder(
         dtype=loaded.dtype,
         vocab_size=loaded.vocab_size,
         max_model_len=longest,
-        embedding_dim=_embedding_dim(loaded.vectors),
+        embedding_dim=_embedding_dim(loaded.hidden_states),
         pooling=stated.pooling or loaded.pooling,
         max_num_batched_tokens=max_num_batched_tokens,
     )
-    return Embedder(loaded.vectors, info)
+    return Embedder(loaded.hidden_states, info)
 
 
 @dataclass(frozen=True, slots=True)
 class _LoadedModel:
-    """A model with its weights, and how it is pooled when nobody says."""
+    """A model with its weights, and its default pooling."""
 
-    vectors: HiddenStatesModel
+    hidden_states: HiddenStatesModel
     model_type: str
     dtype: str
     vocab_size: int
@@ -95,7 +95,7 @@ class _LoadedModel:
 
 
 def _longest(checkpoint: Checkpoint) -> int:
-    """Maximum tokens of a text. Raises ``ModelLoadError`` if the model cannot embed."""
+    """Maximum tokens of a text. Raises ``ModelLoadError`` if embedding with the model is not supported."""
     if (family := find_encoder(checkpoint.config)) is not None:
         return family.read_config(RawConfig(checkpoint.config)).max_position_embeddings
     raw = RawConfig(checkpoint.config)
@@ -103,7 +103,9 @@ def _longest(checkpoint: Checkpoint) -> int:
     raw.require("use_bidirectional_attention", False)
     headless = Headless(checkpoint)
     if (reason := reason_against_native(headless.config)) is not None:  # transformers computes logits only
-        raise ModelLoadError(f"no embedding with this model: {reason}. Supported encoders: {', '.join(ENCODERS)}")
+        raise ModelLoadError(
+            f"embedding with this model is not supported: {reason}. Supported encoders: {', '.join(ENCODERS)}"
+        )
     return read_native(headless.config)[1].max_position_embeddings
 
 
@@ -112,7 +114,7 @@ def _load(
 ) -> _LoadedModel:
     if (family := find_encoder(checkpoint.config)) is not None:
         if attention_backend == "cpu":
-            raise ModelLoadError("attention backend cpu is for decoders; encoders are computed by plain torch")
+            raise ModelLoadError("attention backend cpu does not support encoders; use auto or reference")
         return _load_encoder(checkpoint, family, torch.float32 if dtype == "auto" else resolve_dtype(dtype))
     cache = cache_for(max(longest, max_num_batched_tokens), max_num_batched_tokens)
     request = LoadRequest(
@@ -132,11 +134,11 @@ def _load_encoder(checkpoint: Checkpoint, family: EncoderFamily, dtype: torch.dt
 
 
 @torch.inference_mode()
-def _embedding_dim(vectors: HiddenStatesModel) -> int:
-    return vectors(torch.zeros(1, dtype=torch.int64), [1]).shape[1]
+def _embedding_dim(model: HiddenStatesModel) -> int:
+    return model(torch.zeros(1, dtype=torch.int64), [1]).shape[1]
 
 
-def _model_len(wanted: int | None, stated: int | None, limit: int) -> int:
-    if wanted is not None and not 1 <= wanted <= limit:
-        raise ModelLoadError(f"max_model_len {wanted} is not between 1 and {limit}, the longest text of this model")
-    return wanted or min(stated or limit, limit)
+def _model_len(given: int | None, configured: int | None, limit: int) -> int:
+    if given is not None and not 1 <= given <= limit:
+        raise ModelLoadError(f"max_model_len must be between 1 and {limit} (the limit of this model), got {given}")
+    return given or min(configured or limit, limit)

@@ -1,8 +1,8 @@
-"""The embedding engine: requests in, one pass after another, vectors out.
+"""The embedding engine: takes requests, computes one pass after another, returns vectors.
 
-Belongs to one thread, the step loop's (``step_loop.py``), for which a pass is a step. A fault stays where it happened:
-a bad vector ends its request, a failed pass the requests in it, and only a lost device, or one pass failing after
-another, ends the engine with ``DeviceLost``.
+It is used by one thread, that of the step loop (``step_loop.py``); a pass is a step. Faults are isolated: a vector that
+is not finite ends its request, a failed pass ends the requests in it, and only a lost device, or several failed passes
+in a row, end the engine with ``DeviceLost``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class EmbeddingEngine:
 
     @property
     def loads(self) -> Loads:
-        """Requests in the pass that is being computed, and all others; from any thread."""
+        """Requests in the current pass (running), and all others (waiting). May be read from any thread."""
         return Loads(self._num_running, max(0, len(self._jobs) - self._num_running), 0)
 
     def add(self, group_id: int, request: EmbeddingRequest) -> None:
@@ -68,13 +68,13 @@ class EmbeddingEngine:
         return outputs
 
     def seconds_until_due(self) -> None:
-        """Texts are due as soon as they are there."""
+        """None: texts are due immediately."""
 
     def failed(self, group_id: int, error: ServiceError) -> EmbeddingOutput:
         return EmbeddingOutput(group_id, error)
 
     def _execute(self, scheduled: list[ScheduledText]) -> list[Vector | Exception]:
-        """Results in step with the scheduled; the same exception for all when the pass failed as a whole."""
+        """One result per scheduled text; the same exception for all if the whole pass failed."""
         inputs = [item.input for item in scheduled]
         request_ids = (item.job.request.request_id for item in scheduled)
         return self._faults.guard(lambda: self._runner.execute(inputs), len(scheduled), request_ids)

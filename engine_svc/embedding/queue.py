@@ -1,4 +1,4 @@
-"""Which texts the next pass computes. Knows neither threads nor torch."""
+"""Schedules texts to passes. Independent of threads and torch."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from engine_svc.embedding.interface import EmbeddingInput, EmbeddingRequest, Vec
 from svclib.errors import ServiceError, public
 
 Listener = Callable[[list[Vector] | ServiceError], None]
-"""Called once with how a request ended: all its vectors, or an error."""
+"""Called once with the outcome of a request: all its vectors, or an error."""
 
 
 class Job:
-    """A request while it is computed."""
+    """A request in the queue or in computation."""
 
     def __init__(self, request: EmbeddingRequest, listener: Listener) -> None:
         self.request = request
@@ -25,33 +25,33 @@ class Job:
 
     @property
     def has_next(self) -> bool:
-        """Whether there is a text that has not had its item."""
+        """Whether there are texts that are not scheduled yet."""
         return self._num_taken < len(self.request.inputs)
 
     @property
     def next_length(self) -> int:
-        """Tokens of the text whose item is next."""
+        """Tokens of the next text."""
         return len(self.request.inputs[self._num_taken])
 
     def take(self) -> EmbeddingInput:
-        """The next text."""
+        """Remove and return the next text."""
         text = self.request.inputs[self._num_taken]
         self._num_taken += 1
         return EmbeddingInput(text, self.request.params)
 
     def put(self, vector: Vector) -> bool:
-        """The vector of a text, in the order in which they were taken. Whether it was the last."""
+        """Add the vector of a text, in the order of ``take``. Returns whether it was the last."""
         self._vectors.append(vector)
         if len(self._vectors) == len(self.request.inputs):
             self._end(self._vectors)
         return self.is_finished
 
     def fail(self, error: Exception) -> None:
-        """End it with an error."""
+        """End the request with an error."""
         self._end(public(error))
 
     def cancel(self) -> None:
-        """End it without a word."""
+        """End the request without calling the listener."""
         self.is_finished = True
 
     def _end(self, outcome: list[Vector] | ServiceError) -> None:
@@ -61,14 +61,14 @@ class Job:
 
 
 class ScheduledText(NamedTuple):
-    """A text in a pass, and whose it is."""
+    """A text in a pass, and its request."""
 
     job: Job
     input: EmbeddingInput
 
 
 class EmbeddingQueue:
-    """Requests take scheduled text by text, so that a short one need not wait for the end of a long one."""
+    """Round-robin over requests, text by text, so that a short request does not wait for the end of a long one."""
 
     def __init__(self, max_num_batched_tokens: int) -> None:
         self._max_num_tokens = max_num_batched_tokens
@@ -77,13 +77,13 @@ class EmbeddingQueue:
     def add(self, job: Job) -> None:
         self._jobs.append(job)
 
-    def drop(self, job: Job) -> None:
-        """Forget a request that has texts left; has no effect on any other."""
+    def remove(self, job: Job) -> None:
+        """Remove a request; no effect if all its texts are scheduled already."""
         if job in self._jobs:
             self._jobs.remove(job)
 
-    def take(self) -> list[ScheduledText]:
-        """The next pass: texts up to the limit of tokens, or a single longer one. Nothing if nobody waits."""
+    def next_pass(self) -> list[ScheduledText]:
+        """The texts of the next pass, up to the token budget, or a single longer one. Empty if no text is waiting."""
         scheduled: list[ScheduledText] = []
         num_tokens = 0
         while self._jobs:

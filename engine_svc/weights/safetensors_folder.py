@@ -1,4 +1,4 @@
-"""A Hugging Face folder: config.json, generation_config.json and one or several .safetensors files."""
+"""A Hugging Face folder: config.json, generation_config.json and one or more .safetensors files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SafetensorsFolder:
             self.config: dict[str, Any] = read_json(folder / "config.json")
         if "quantization_config" in self.config:
             raise ModelLoadError(
-                f"{folder}: quantised safetensors are not supported; use F32, F16, BF16 or a .gguf file"
+                f"{folder}: quantised safetensors are not supported; use F32, F16 or BF16, or a .gguf file"
             )
         with load_errors():
             self.eos_token_ids = tuple(sorted(turn_ends_in(folder)))
@@ -59,7 +59,8 @@ class _Tensor:
     def copy_to(self, destination: Tensor) -> None:
         if self.element_type not in _ELEMENT_TYPES:
             raise ModelLoadError(
-                f"{self.path}: {self.name} is {self.element_type}; supported are {', '.join(_ELEMENT_TYPES)}"
+                f"{self.path}: dtype {self.element_type} of {self.name} is not supported; "
+                f"supported: {', '.join(_ELEMENT_TYPES)}"
             )
         destination.copy_(self.file.get_tensor(self.name))
 

@@ -1,4 +1,4 @@
-// The layout of the structures as this compiler made it.
+// Reports the layout of the structures as compiled.
 
 #include "structures.h"
 
