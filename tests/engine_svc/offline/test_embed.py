@@ -47,7 +47,7 @@ def test_no_texts_no_vectors(llm: LLM) -> None:
 @pytest.mark.parametrize(
     ("texts", "options", "message"),
     [
-        (["x", []], {}, r"input\.1: .*no tokens"),
+        (["x", []], {}, r"input\.1: .*at least one token"),
         ([[5] * 1000], {}, r"input\.0: .*1000"),
         (["x"], {"dimensions": 385}, "dimensions .*384.*385"),
         (["x"], {"pooling": "max"}, "pooling .*max"),

@@ -188,7 +188,7 @@ def test_what_is_no_number_stays_none(tmp_path: Path, kernels: Kernels, format_:
     assert not logits.isfinite().any()
 
 
-@pytest.mark.parametrize("table", ["_ACTIVATIONS", "_HEAD_NORMS"])
+@pytest.mark.parametrize("table", ["_ACTIVATIONS", "_QK_NORM"])
 def test_what_the_kernels_do_not_compute_is_left_to_torch(
     tmp_path: Path, kernels: Kernels, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
