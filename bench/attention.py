@@ -1,9 +1,9 @@
-"""How long attention alone takes in all layers of one step: the kernel and the reference in turn, on the same batch.
+"""Time of attention over all layers of one step: the compiled kernel and the reference backend, on the same batch.
 
     python -m bench.attention                    # the shape of SmolLM2-135M, bfloat16
     python -m bench.attention --dtype float32
 
-Prints a Markdown table with the best of the rounds, because whatever else runs on the machine can only add to it.
+Prints a Markdown table with the minimum over the rounds, because other load on the machine can only add to the time.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from engine_svc.attention.interface import AttentionBackend, AttentionConfig, Pa
 _BACKENDS: Final = ("reference", "cpu")
 _BLOCK_SIZE: Final = 16
 _CASES: Final = ((1, 1, 256), (4, 1, 256), (16, 1, 256), (32, 1, 256), (1, 1, 4096), (1, 256, 256), (1, 256, 1024))
-"""Sequences, new tokens of each, tokens of context of each"""
+"""Sequences, new tokens per sequence, context length per sequence"""
 
 
 def batch(num_sequences: int, num_new: int, context: int) -> PagedBatch:
-    """Sequences whose blocks are strewn over the cache."""
+    """Sequences with blocks at random places in the cache."""
     blocks = torch.randperm(num_sequences * -(-context // _BLOCK_SIZE)).view(num_sequences, -1)
     positions = torch.arange(context - num_new, context)
     slots = blocks[:, positions // _BLOCK_SIZE] * _BLOCK_SIZE + positions % _BLOCK_SIZE

@@ -1,11 +1,12 @@
-"""How long a step of the engine takes: attention backends or formats in turn, on the same model, in one process.
+"""Time of an engine step, by attention backend or quantisation, on the same model, in one process.
 
-    python -m bench.engine_step                              # SmolLM2-135M, multiplied by floats, on both backends
+    python -m bench.engine_step                              # SmolLM2-135M, float weights, both backends
     python -m bench.engine_step --compare none int16 int8    # the compiled kernels, by quantization
     python -m bench.engine_step --dtype float32 --rounds 9
 
-Prints a Markdown table: decode steps of several batch sizes at 256 tokens of context, and a prompt of 1,000 tokens in
-chunks of 256. Each figure is the median of the rounds; runners take turns, so that a noisy machine is fair to all.
+Prints a Markdown table: decode steps of several batch sizes at a context of 256 tokens, and prefill of a prompt of
+1,000 tokens in chunks of 256. Each figure is the median of the rounds; runners alternate, so that noise affects all
+equally.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _seq_ids = count()
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Batches that are computed one after the other, and timed together."""
+    """Batches that are executed in order, and timed together."""
 
     name: str
     batches: list[list[ScheduledSequence]]
@@ -51,11 +52,11 @@ def scenarios() -> Iterator[Scenario]:
     prompt = _sequence(_PROMPT, iter(range(_num_blocks(_PROMPT))))
     starts = range(0, _PROMPT, _CHUNK)
     chunks = [[ScheduledSequence(prompt, start, min(_CHUNK, _PROMPT - start))] for start in starts]
-    yield Scenario(f"prompt of {_PROMPT}", chunks)
+    yield Scenario(f"prefill, {_PROMPT} tokens", chunks)
 
 
 def measure(runners: dict[str, Runner], scenario: Scenario, rounds: int) -> dict[str, float]:
-    """Milliseconds, the median over the rounds of each runner."""
+    """Milliseconds per runner, the median over the rounds."""
     taken: dict[str, list[float]] = {name: [] for name in runners}
     for _ in range(rounds + 1):
         for name, runner in runners.items():
@@ -71,7 +72,7 @@ def _num_blocks(num_tokens: int) -> int:
 
 
 def _sequence(num_tokens: int, blocks: Iterator[int]) -> Sequence:
-    """A greedy sequence of so many tokens, unlike the others."""
+    """A greedy sequence with this number of tokens, different from all others."""
     seq_id = next(_seq_ids)
     prompt = tuple(1000 + (7 * position + 97 * seq_id) % 5000 for position in range(num_tokens))
     request = Request("bench", prompt, SamplingParams(temperature=0.0, max_tokens=1), frozenset())
@@ -99,20 +100,20 @@ def _load(backend: str, quantization: str, model: str, dtype: str, threads: int)
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="", help="folder or .gguf file; default SmolLM2")
+    parser.add_argument("--model", default="", help="a folder or .gguf file; default: SmolLM2")
     parser.add_argument("--dtype", default="auto", help="auto, float32 or bfloat16")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--backends", nargs="+", default=list(_BACKENDS), choices=_BACKENDS)
-    parser.add_argument("--quantization", default="none", choices=_QUANTIZATIONS, help="of all backends")
+    parser.add_argument("--quantization", default="none", choices=_QUANTIZATIONS, help="for all backends")
     parser.add_argument(
-        "--compare", nargs="+", default=[], choices=_QUANTIZATIONS, help="quantizations, on the cpu backend"
+        "--compare", nargs="+", default=[], choices=_QUANTIZATIONS, help="quantizations to compare, on the cpu backend"
     )
     return parser.parse_args()
 
 
 def _runners(args: argparse.Namespace) -> dict[str, Runner]:
-    """By backend and by the type that it computes in."""
+    """By backend and compute format."""
     pairs = [("cpu", name) for name in args.compare] or [(name, args.quantization) for name in args.backends]
     model = args.model or str(default_model_file())
     loaded = [(backend, _load(backend, name, model, args.dtype, args.threads)) for backend, name in pairs]
@@ -124,7 +125,7 @@ def main() -> None:
     set_openmp_wait_policy()
     runners = _runners(args)
     names = list(runners)
-    print(f"| step | {' | '.join(f'{name}, ms' for name in runners)} | first : last |")
+    print(f"| step | {' | '.join(f'{name}, ms' for name in runners)} | first / last |")
     print(f"|---|{'--:|' * (len(runners) + 1)}")
     for scenario in scenarios():
         found = measure(runners, scenario, args.rounds)

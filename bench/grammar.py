@@ -1,10 +1,9 @@
-"""What a constraint costs: to read a vocabulary, to compile a schema, and to make and apply one mask.
+"""Cost of a grammar constraint: reading a vocabulary, compiling a schema, computing and applying a token mask.
 
     python -m bench.grammar --tokenizer .models/tokenizers/qwen3
 
-Processor time of the thread, so that other programs disturb little; compiling goes through a child process and is taken
-on the clock. Masks are made along a complete output of a nested schema, with the tokens that the tokenizer itself would
-choose.
+Times are CPU time of the thread, to reduce noise from other programs; compilation runs in a child process and is wall
+time. Masks are computed for each token of a complete output of a nested schema, as the tokenizer encodes it.
 """
 
 from __future__ import annotations
@@ -65,9 +64,9 @@ def main() -> None:
     folder = _arguments().tokenizer
     tokens, reading = _timed(lambda: read_token_bytes(folder))
     vocabulary, building = _timed(lambda: vocabulary_of(tokens, len(tokens.spelled)))
-    print(f"{len(tokens.spelled)} tokens: read in {reading:.2f} s, made ready in {building:.2f} s")
+    print(f"{len(tokens.spelled)} tokens: read in {reading:.2f} s, vocabulary built in {building:.2f} s")
     compiler, constraint = GrammarCompiler(vocabulary), Constraint("json_schema", json.dumps(_SCHEMA))
-    compiler.compile(Constraint("json_object"))  # the children have started
+    compiler.compile(Constraint("json_object"))  # warm-up: starts the child processes
     _compilations("open objects", compiler, _opened(_SCHEMA))
     _compilations("closed objects", compiler, _SCHEMA)
     output = Tokenizer.from_file(str(folder / "tokenizer.json")).encode(json.dumps(_VALUE, ensure_ascii=False)).ids
@@ -75,7 +74,7 @@ def main() -> None:
 
 
 def _opened(value: Any) -> Any:
-    """The schema with any other properties beside those it names."""
+    """The schema with additional properties allowed in all objects."""
     if not isinstance(value, dict):
         return value
     opened = {key: _opened(item) for key, item in value.items()}
@@ -83,14 +82,14 @@ def _opened(value: Any) -> Any:
 
 
 def _compilations(name: str, compiler: GrammarCompiler, schema: dict[str, Any]) -> None:
-    """In the child process and here, on the clock; each time as if the schema were new."""
+    """Wall time in the child process and here; each schema is different, so none is cached."""
     milliseconds = []
     for number in range(_COMPILATIONS):
         constraint = Constraint("json_schema", json.dumps(schema | {"description": str(number)}))
         started = time.perf_counter()
         compiler.compile(constraint)
         milliseconds.append((time.perf_counter() - started) * 1e3)
-    print(f"compile, {name}: median {statistics.median(milliseconds):.1f} ms, worst {max(milliseconds):.1f} ms")
+    print(f"compile, {name}: median {statistics.median(milliseconds):.1f} ms, max {max(milliseconds):.1f} ms")
 
 
 def _masks(matcher: Any, output: list[int], size: int) -> None:
@@ -99,11 +98,11 @@ def _masks(matcher: Any, output: list[int], size: int) -> None:
     for count in range(len(output)):
         mask, seconds = _timed(lambda: matcher.allowed(output[:count], may_end=True))  # noqa: B023  # called at once
         making.append(seconds * 1e6)
-        assert mask[output[count]], "the tokenizer's own spelling is not allowed"
+        assert mask[output[count]], "the mask forbids a token of the valid output"
         applying.append(_timed(lambda: np.where(mask, logits, -np.inf))[1] * 1e6)  # noqa: B023
     print(
         f"mask: mean {statistics.mean(making):.0f} us, median {statistics.median(making):.0f}, "
-        f"worst {max(making):.0f}; to apply {statistics.median(applying):.0f}; {len(output)} tokens"
+        f"max {max(making):.0f}; apply: median {statistics.median(applying):.0f} us; {len(output)} tokens"
     )
 
 

@@ -1,9 +1,9 @@
-"""The engine alone, in this process: how many output tokens a second for random prompts of random length?
+"""Offline throughput: output tokens per second of the engine in this process, for random prompts of random length.
 
     python -m bench.offline --requests 256 --input-len 1024 --output-len 1024
 
-The load is that of nano-vllm's benchmark: prompts and answers of 100 tokens up to these lengths, all handed over at
-once, none ending early. Prints one line.
+The load is that of nano-vllm's benchmark: prompts and outputs of 100 tokens up to these lengths, all submitted at once,
+with end-of-sequence ignored. Prints one line.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ import time
 from engine_svc import LLM, SamplingParams
 from pellucid.model import default_model_file
 
-_LEAST = 100
+_MIN_LENGTH = 100
 _TEMPERATURE = 0.6
 _NUM_IDS = 10_000
 
 
-def prompts(count: int, longest: int) -> list[list[int]]:
-    """Token ids that any larger vocabulary has."""
-    return [random.choices(range(_NUM_IDS), k=_length(longest)) for _ in range(count)]
+def prompts(count: int, max_length: int) -> list[list[int]]:
+    """Random token ids below 10,000."""
+    return [random.choices(range(_NUM_IDS), k=_length(max_length)) for _ in range(count)]
 
 
-def params(count: int, longest: int) -> list[SamplingParams]:
+def params(count: int, max_length: int) -> list[SamplingParams]:
     return [
-        SamplingParams(temperature=_TEMPERATURE, ignore_eos=True, max_tokens=_length(longest)) for _ in range(count)
+        SamplingParams(temperature=_TEMPERATURE, ignore_eos=True, max_tokens=_length(max_length)) for _ in range(count)
     ]
 
 
-def _length(longest: int) -> int:
-    return random.randint(min(_LEAST, longest), longest)
+def _length(max_length: int) -> int:
+    return random.randint(min(_MIN_LENGTH, max_length), max_length)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="", help="a folder, a .gguf file or a Hugging Face id; SmolLM2 by default")
+    parser.add_argument("--model", default="", help="a folder, a .gguf file or a Hugging Face id; default: SmolLM2")
     parser.add_argument("--requests", type=int, default=256)
-    parser.add_argument("--input-len", type=int, default=1024, help="longest prompt, in tokens")
-    parser.add_argument("--output-len", type=int, default=1024, help="longest answer, in tokens")
+    parser.add_argument("--input-len", type=int, default=1024, help="maximum tokens of a prompt")
+    parser.add_argument("--output-len", type=int, default=1024, help="maximum tokens of an output")
     return parser.parse_args()
 
 

@@ -1,10 +1,10 @@
-"""What a step of the engine costs beyond the model: scheduling, laying out, choosing, telling.
+"""Overhead of an engine step besides the model: scheduling, batch preparation, sampling, output.
 
     python -m bench.overhead                                 # SmolLM2-135M, batches of 1, 16 and 64, greedy
     python -m bench.overhead --temperature 0.8
 
-The real engine without a server; each step gives each sequence one token. Prints a Markdown table: the median of the
-steps, and of the share that was not spent in the model's forward pass and its logits.
+The real engine without a server; each step generates one token per sequence. Prints a Markdown table: the median time
+of a step, and the median share that was not spent in the model's forward pass and logits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from engine_svc.request import Request, SamplingParams
 from engine_svc.runners.interface import Runner
 from pellucid.model import default_model_file
 
-if TYPE_CHECKING:  # torch must not be imported before the engine has said how its threads wait
+if TYPE_CHECKING:  # torch must not be imported before the engine has set the OpenMP wait policy
     from torch import Tensor
 
     from engine_svc.executors.interface import Executor, PreparedStep
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class TimedExecutor:
-    """An executor that adds up the ``seconds`` spent in it."""
+    """An executor that accumulates the ``seconds`` spent in it."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
@@ -59,7 +59,7 @@ class TimedExecutor:
 
 @dataclass(frozen=True, slots=True)
 class TimedRows:
-    """Its logits, which it may make only when they are read."""
+    """Logits rows of the executor, which it may compute lazily."""
 
     executor: TimedExecutor
     rows: LogitRows
@@ -73,7 +73,7 @@ class TimedRows:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Seconds in all, and those in the model."""
+    """Seconds of a step in total, and in the model."""
 
     total: float
     model: float
@@ -84,7 +84,7 @@ class Step:
 
 
 def steps(engine: Engine, model: TimedExecutor) -> Iterator[Step]:
-    """One step after another, outputs taken as the step loop takes them."""
+    """Run steps, and take the outputs as the step loop does."""
     while True:
         before, started = model.seconds, time.perf_counter()
         engine.step()
@@ -93,7 +93,7 @@ def steps(engine: Engine, model: TimedExecutor) -> Iterator[Step]:
 
 
 def start(engine: Engine, requests: list[Request]) -> None:
-    """Hand over requests and compute their prompts."""
+    """Add the requests and run their prefill."""
     for group_id, request in enumerate(requests):
         engine.add(group_id, request)
     waiting = set(range(len(requests)))
@@ -103,7 +103,7 @@ def start(engine: Engine, requests: list[Request]) -> None:
 
 
 def measure(engine: Engine, model: TimedExecutor, requests: list[Request], num_steps: int) -> list[Step]:
-    """Steps in which all of the requests, and nothing else, get a token."""
+    """Decode steps of all requests."""
     start(engine, requests)
     found = list(islice(steps(engine, model), num_steps))
     for group_id in range(len(requests)):
@@ -112,7 +112,7 @@ def measure(engine: Engine, model: TimedExecutor, requests: list[Request], num_s
 
 
 def make_requests(count: int, length: int, temperature: float) -> list[Request]:
-    """Of random tokens that any larger vocabulary has. They go on until they are aborted."""
+    """Requests with random token ids below 10,000. They run until they are aborted."""
     params = SamplingParams(temperature=temperature, max_tokens=_NO_END, ignore_eos=True)
     prompts = [tuple(random.choices(range(10_000), k=length)) for _ in range(count)]
     return [Request(f"request {number}", prompt, params, frozenset()) for number, prompt in enumerate(prompts)]
@@ -120,9 +120,9 @@ def make_requests(count: int, length: int, temperature: float) -> list[Request]:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="", help="a folder, a .gguf file or a Hugging Face id; SmolLM2 by default")
+    parser.add_argument("--model", default="", help="a folder, a .gguf file or a Hugging Face id; default: SmolLM2")
     parser.add_argument("--temperature", type=float, default=0.0)
-    parser.add_argument("--prompt", type=int, default=128, help="tokens of each prompt")
+    parser.add_argument("--prompt", type=int, default=128, help="tokens per prompt")
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--batches", nargs="+", type=int, default=[1, 16, 64])
     return parser.parse_args()
@@ -148,7 +148,7 @@ def main() -> None:
 
 
 def _timed_executor_of(runner: Runner) -> TimedExecutor:
-    """Puts it in the place of the runner's own."""
+    """Replaces the executor of the runner."""
     from engine_svc.runners.model_runner import ModelRunner
 
     assert isinstance(runner, ModelRunner)

@@ -1,8 +1,8 @@
-"""What one token costs on a session, both ends in one process, by how many requests move in a step.
+"""CPU time per token on a session, both ends in one process, by requests per step.
 
     python -m bench.session
 
-Prints a Markdown table. The figure has everything in it from building an event to the reader that wakes up for it.
+Prints a Markdown table. The figure includes everything from building an event to waking up its reader.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STEP_SECONDS = 0.003
 
 
 class Steps(engine_pb2_grpc.EngineServicer):
-    """Emits one token for each open request and step."""
+    """Emits one token per open request and step."""
 
     def __init__(self, requests: int) -> None:
         self.calls: list[GenerateCall] = []
@@ -45,7 +45,7 @@ class Steps(engine_pb2_grpc.EngineServicer):
         await asyncio.Event().wait()
 
     async def play(self, steps: int) -> None:
-        """One step after another, with time in between for the frame to be read."""
+        """Run the steps, with a pause after each so that the frame is read."""
         for token in range(steps):
             for call in self.calls:
                 event = engine_pb2.GenerateEvent()
@@ -55,8 +55,8 @@ class Steps(engine_pb2_grpc.EngineServicer):
 
 
 async def measure(requests: int, steps: int) -> float:
-    """CPU seconds for each token."""
-    servicer = Steps(requests)  # type: ignore[abstract]  # nobody calls the others
+    """CPU seconds per token."""
+    servicer = Steps(requests)  # type: ignore[abstract]  # the other RPCs are not called
     server = grpc.aio.server(options=SERVER_OPTIONS)
     engine_pb2_grpc.add_EngineServicer_to_server(servicer, server)
     port = server.add_insecure_port("127.0.0.1:0")
@@ -88,7 +88,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=300)
     steps = parser.parse_args().steps
-    print("| requests in a step | CPU us a token, both ends |\n|--:|--:|")
+    print("| requests per step | CPU us per token, both ends |\n|--:|--:|")
     for requests in (1, 16, 64, 256):
         print(f"| {requests} | {asyncio.run(measure(requests, steps)) * 1e6:.1f} |")
 

@@ -1,9 +1,9 @@
-"""Many streams through a running stack: is each equal to its script, how many tokens a second, at what CPU time?
+"""Many concurrent streams through the stack: correctness of each stream, tokens per second, CPU time per token.
 
-    python -m bench.streams                      # starts a stack with the simulated model, plays 1,000 streams
+    python -m bench.streams                      # starts a stack with the simulated model, runs 1,000 streams
     python -m bench.streams --requests 100
 
-Prints one Markdown table row for each process: CPU microseconds for each output token, and the share of the total.
+Prints a Markdown table with one row per process: CPU microseconds per output token, and its share of the total.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ALPHABET = "abcdefghijklmnopqrstuvwxyz "
 
 @dataclass(slots=True)
 class Outcome:
-    """What the clients saw. ``faults`` holds a sentence for each stream that was not its script."""
+    """Results of the clients. ``faults`` has a message for each stream that differs from its script."""
 
     tokens: int = 0
     seconds: float = 0.0
@@ -82,7 +82,7 @@ async def _play_one(
 
 
 def cpu_seconds(stack: Stack) -> dict[str, float]:
-    """CPU time of each service's process so far, user and system."""
+    """Total CPU time of each service, user and system."""
     times = {service: stack.process(service).cpu_times() for service in SERVICES}
     return {service: used.user + used.system for service, used in times.items()}
 
@@ -110,11 +110,11 @@ def report(outcome: Outcome, used: dict[str, float]) -> None:
     first = sorted(outcome.first_token_seconds)
     print(
         f"{len(outcome.faults)} faults, {outcome.tokens} tokens in {outcome.seconds:.2f} s: "
-        f"{outcome.tokens / outcome.seconds:.0f} tokens a second; "
+        f"{outcome.tokens / outcome.seconds:.0f} tokens/s; "
         f"first token p50 {first[len(first) // 2] * 1e3:.0f} ms\n"
     )
     total = sum(used.values())
-    print("| process | CPU us a token | share |\n|---|--:|--:|")
+    print("| process | CPU us per token | share |\n|---|--:|--:|")
     for name, seconds in used.items():
         print(f"| {name} | {seconds / outcome.tokens * 1e6:.1f} | {seconds / total:.0%} |")
 

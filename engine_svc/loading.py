@@ -28,7 +28,7 @@ def load_model(settings: Settings) -> Runner | EmbeddingRunner:
     """Load a model to generate or to embed. Raises ``SettingsError`` if it cannot be loaded with these settings."""
     if not settings.simulated:
         set_openmp_wait_policy()
-        from engine_svc.embedding.loading import is_for_embedding
+        from engine_svc.embedding.embedder_loader import is_for_embedding
 
         if is_for_embedding(settings.model, settings.task):
             return _load_embedder(settings)
@@ -72,7 +72,7 @@ def _load_simulated(settings: Settings) -> SimulatedRunner:
 
 
 def _load_embedder(settings: Settings) -> EmbeddingRunner:
-    from engine_svc.embedding.loading import load_embedder
+    from engine_svc.embedding.embedder_loader import load_embedder
 
     settings.check_embedding()
     return load_embedder(

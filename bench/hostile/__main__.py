@@ -1,11 +1,12 @@
-"""Hostile clients beside a good one: what does the good one notice, and what memory do they cost?
+"""Latency of a well-behaved client, and memory of the services, under load from hostile clients.
 
-    python -m bench.hostile                                  # every kind, each on a stack with the settings it needs
+    python -m bench.hostile                                  # all kinds, each on a stack with the settings it needs
     python -m bench.hostile --only slow-bodies --seconds 20
     python -m bench.hostile --url http://127.0.0.1:8000      # a running stack
 
-Prints a Markdown table, for each stack a row without hostile clients and one for each kind: times and statuses of the
-good client's small chats, their median once the others have gone, what those were told, memory before, at most, after.
+Prints a Markdown table. Each stack has a row without hostile clients, and one row per kind: latency and statuses of
+small chats of the good client, their median latency after the attack, the responses to the hostile clients, and memory
+before, peak, after.
 """
 
 from __future__ import annotations
@@ -23,45 +24,45 @@ from typing import Final
 import httpx2
 
 from bench.hostile import bodies, memory, prompts, readers, schemas, templates
-from bench.hostile.clients import be_good, be_hostile
+from bench.hostile.clients import run_good_client, run_hostile_clients
 from bench.hostile.kind import Kind, Target
 from bench.hostile.table import HEADER, rows
 from tests.stack import Stack, running_stack
 
-KINDS: Final = {kind.name: kind for room in (bodies, readers, schemas, prompts, templates) for kind in room.KINDS}
+KINDS: Final = {kind.name: kind for module in (bodies, readers, schemas, prompts, templates) for kind in module.KINDS}
 
 
 async def measure(kind: Kind, target: Target, stack: Stack | None, seconds: float) -> Iterator[str]:
-    """Rows of the table. Takes about twice ``seconds``."""
-    before, peak = memory.taken(stack), dict[str, float]()
-    watching = asyncio.create_task(memory.watch(stack, peak))
+    """The rows of one kind. Takes about twice ``seconds``."""
+    before, peak = memory.resident(stack), dict[str, float]()
+    watching = asyncio.create_task(memory.track_peak(stack, peak))
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         hostile = (kind.attack, kind.clients, kind.pause_seconds, target, seconds * 5 / 4)
-        attacking = asyncio.get_running_loop().run_in_executor(pool, be_hostile, *hostile)
+        attacking = asyncio.get_running_loop().run_in_executor(pool, run_hostile_clients, *hostile)
         await asyncio.sleep(seconds / 4)
-        meanwhile = await be_good(target, kind.good, seconds)
-        told = await attacking
+        during = await run_good_client(target, kind.good, seconds)
+        responses = await attacking
     watching.cancel()
-    await asyncio.sleep(seconds * 2 / 5)  # With the usual 15, longer than a template may run.
-    after = memory.taken(stack)
-    again = await be_good(target, kind.good, seconds / 3)
-    return rows(f"{kind.clients or ''} {kind.name}".strip(), meanwhile, again, told, before, peak, after)
+    await asyncio.sleep(seconds * 2 / 5)  # 6 s with the default of 15: longer than the time limit of a template
+    memory_after = memory.resident(stack)
+    after = await run_good_client(target, kind.good, seconds / 3)
+    return rows(f"{kind.clients or ''} {kind.name}".strip(), during, after, responses, before, peak, memory_after)
 
 
 def report(kinds: list[Kind], url: str, stack: Stack | None, arguments: argparse.Namespace) -> None:
-    """Print the rows of kinds that share a stack."""
+    """Print the rows of all kinds that share a stack."""
     models = httpx2.get(f"{url}/v1/models", trust_env=False).json()["data"]
     where, served = httpx2.URL(url), (not stack and arguments.model) or models[0]["id"]
     target = Target(where.host, where.port or 80, served)
     good = {name: fields for kind in kinds for name, fields in kind.good.items()}
     none = replace(kinds[0], name=f"none ({served})", clients=0, good=good)
-    asyncio.run(be_good(target, good, 1.0))  # What is slow once.
+    asyncio.run(run_good_client(target, good, 1.0))  # warm-up
     for kind in (none, *kinds):
         print(*asyncio.run(measure(kind, target, stack, arguments.seconds)), sep="\n", flush=True)
 
 
-def chosen(arguments: argparse.Namespace) -> list[Kind]:
-    """With what was asked for instead of their own. A running stack has its own template."""
+def selected_kinds(arguments: argparse.Namespace) -> list[Kind]:
+    """The selected kinds, with overrides from the command line. Templates need a stack started here."""
     model = {"ENGINE_MODEL": arguments.model} if arguments.model else {}
     kinds = [kind for name, kind in KINDS.items() if name in (arguments.only or KINDS)]
     return [
@@ -73,14 +74,14 @@ def chosen(arguments: argparse.Namespace) -> list[Kind]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--list", action="store_true", help="list the kinds, and how many clients each has")
-    parser.add_argument("--only", choices=KINDS, nargs="+", metavar="KIND", help="all when left out")
-    parser.add_argument("--clients", type=int, help="of each kind, instead of its own number")
-    parser.add_argument("--seconds", type=float, default=15, help="time for each kind")
-    parser.add_argument("--model", help="as for `pellucid serve`, instead of each kind's own")
-    parser.add_argument("--url", help="of a running stack: no memory, and no templates")
+    parser.add_argument("--list", action="store_true", help="list the kinds with their numbers of clients, and exit")
+    parser.add_argument("--only", choices=KINDS, nargs="+", metavar="KIND", help="run these kinds; default: all")
+    parser.add_argument("--clients", type=int, help="number of hostile clients; default: that of the kind")
+    parser.add_argument("--seconds", type=float, default=15, help="duration of the attack of each kind")
+    parser.add_argument("--model", help="model, as for `pellucid serve`; default: that of the kind")
+    parser.add_argument("--url", help="URL of a running stack; without memory columns and template kinds")
     arguments = parser.parse_args()
-    kinds = chosen(arguments)
+    kinds = selected_kinds(arguments)
     if arguments.list:
         print(*(f"{kind.name:16}{kind.clients:5}  {kind.what}" for kind in kinds), sep="\n")
         return

@@ -1,4 +1,4 @@
-"""Requests that do not arrive."""
+"""Incomplete requests: slow, unfinished and absent bodies."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ _LARGE: Final = head(_LARGEST) + b" " * (_LARGEST - 1)
 async def _slow(target: Target) -> str:
     reader, writer = await asyncio.open_connection(target.host, target.port)
     writer.write(head(1000) + b"{")
-    answer = asyncio.create_task(reader.read())
-    while not (await asyncio.wait([answer], timeout=2))[0]:
+    response = asyncio.create_task(reader.read())
+    while not (await asyncio.wait([response], timeout=2))[0]:
         writer.write(b" ")
     writer.close()
-    return status(await answer)
+    return status(await response)
 
 
 KINDS: Final = (
-    Kind("slow-bodies", "a body that goes on with a byte every two seconds", _slow, 1100, pause_seconds=1),
-    # More than are held at a time.
+    Kind("slow-bodies", "a body that is sent at one byte every two seconds", _slow, 1100, pause_seconds=1),
+    # More than the gateway buffers at a time.
     Kind(
         "large-bodies",
-        "the largest body but for its last byte",
-        partial(Target.answer, sent=_LARGE),
+        "a body of the maximum size without its last byte",
+        partial(Target.send, request=_LARGE),
         44,
         pause_seconds=1,
     ),
-    Kind("silence", "a connection that asks nothing", partial(Target.answer, sent=b""), 1100, pause_seconds=1),
+    Kind("silence", "a connection without a request", partial(Target.send, request=b""), 1100, pause_seconds=1),
 )

@@ -1,4 +1,4 @@
-"""What a kind of hostile client is: what each does, how many there are, and the stack that they need."""
+"""A kind of hostile clients: their attack, their number, and the settings of the stack."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ import orjson
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where the clients go, and the model they ask for."""
+    """Address of the gateway, and the requested model."""
 
     host: str
     port: int
     model: str
 
     def chat(self, content: str = "hi", **fields: Any) -> bytes:
-        """A whole request."""
+        """The bytes of a chat request."""
         body = orjson.dumps({"model": self.model, "messages": [{"role": "user", "content": content}]} | fields)
         return head(len(body)) + body
 
-    async def answer(self, sent: bytes) -> str:
-        """The status that comes back on a new connection, once the answer is complete."""
+    async def send(self, request: bytes) -> str:
+        """Send on a new connection; returns the status once the response is complete."""
         reader, writer = await asyncio.open_connection(self.host, self.port)
         try:
-            writer.write(sent)
+            writer.write(request)
             return status(await reader.read())
         finally:
             writer.close()
@@ -38,24 +38,24 @@ def head(length: int) -> bytes:
     return f"POST /v1/chat/completions HTTP/1.1\r\n{names}\r\ncontent-length: {length}\r\n\r\n".encode()
 
 
-def status(answer: bytes) -> str:
-    return answer.split(maxsplit=2)[1].decode() if answer else "closed"
+def status(response: bytes) -> str:
+    return response.split(maxsplit=2)[1].decode() if response else "closed"
 
 
 Attack: TypeAlias = Callable[[Target], Awaitable[str]]
 Good: TypeAlias = Mapping[str, Callable[[], dict[str, Any]]]
-"""What the good client asks for, in turn: names, and the fields of a chat."""
+"""The requests of the good client, in turn: names, and extra fields of the chat."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """``clients``, each of which attacks, is told something, pauses and attacks again."""
+    """``clients`` hostile clients; each one repeats: attack, wait for the response, pause."""
 
     name: str
     what: str
     attack: Attack
     clients: int
     settings: Mapping[str, str] = field(default_factory=lambda: {"ENGINE_MODEL": "simulated"})
-    """Of the stack, beside the defaults."""
+    """Settings of the stack that differ from the defaults."""
     pause_seconds: float = 0.0
     good: Good = field(default_factory=lambda: {"plain": dict})

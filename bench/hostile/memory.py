@@ -1,4 +1,4 @@
-"""Resident memory of each service with its children, in MiB."""
+"""Resident memory of each service, including child processes, in MiB."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import psutil
 from tests.stack import SERVICES, Stack
 
 
-def taken(stack: Stack | None) -> dict[str, float]:
-    """Nothing for a stack that was not started here."""
+def resident(stack: Stack | None) -> dict[str, float]:
+    """By service; empty for a stack that was not started here."""
     sizes: dict[str, float] = dict.fromkeys(SERVICES, 0.0) if stack else {}
     owners: dict[int, str] = {}
-    for process in stack.supervisor.children(recursive=True) if stack else ():  # Parents come before their children.
+    for process in stack.supervisor.children(recursive=True) if stack else ():  # parents come before their children
         with suppress(psutil.Error):
             words = process.cmdline()
             owner = next((service for service in SERVICES if service in words), owners.get(process.ppid(), ""))
@@ -23,9 +23,9 @@ def taken(stack: Stack | None) -> dict[str, float]:
     return sizes
 
 
-async def watch(stack: Stack | None, peak: dict[str, float]) -> None:
-    """Keep the most that each has taken."""
+async def track_peak(stack: Stack | None, peak: dict[str, float]) -> None:
+    """Update ``peak`` with the maximum of each service, until cancelled."""
     while True:
-        for service, size in (await asyncio.to_thread(taken, stack)).items():
+        for service, size in (await asyncio.to_thread(resident, stack)).items():
             peak[service] = max(size, peak.get(service, 0.0))
         await asyncio.sleep(0.5)

@@ -1,4 +1,4 @@
-"""Clients that ask for a long stream and stop reading behind its status."""
+"""Clients that request a long stream and stop reading after the status line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 from bench.hostile.kind import Kind, Target, status
 
 _ESTABLISHED: Final = b"\1"
-"""The first byte of Linux's ``tcp_info``."""
+"""TCP_ESTABLISHED, the first byte of Linux's ``tcp_info``."""
 
 
 async def _stop_reading(target: Target, **fields: Any) -> str:
@@ -19,16 +19,24 @@ async def _stop_reading(target: Target, **fields: Any) -> str:
         client.setblocking(False)
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         await loop.sock_connect(client, (target.host, target.port))
-        sent = target.chat("Tell me everything.", stream=True, logprobs=True, top_logprobs=5, ignore_eos=True, **fields)
-        await loop.sock_sendall(client, sent)
-        answer = status(await loop.sock_recv(client, 32))
-        while answer == "200" and client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1) == _ESTABLISHED:  # noqa: ASYNC110
+        options = {"stream": True, "logprobs": True, "top_logprobs": 5, "ignore_eos": True}
+        await loop.sock_sendall(client, target.chat("Tell me everything.", **options, **fields))
+        found = status(await loop.sock_recv(client, 32))
+        while found == "200" and client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1) == _ESTABLISHED:  # noqa: ASYNC110
             await asyncio.sleep(1)
-        return answer
+        return found
 
 
-# Fewer than there are permits, so that the good client finds one.
+# Fewer clients than the admission limit, so that the good client is admitted.
 KINDS: Final = (
-    Kind("readers", "4,000 tokens that are not read", partial(_stop_reading, max_tokens=4000), 100, pause_seconds=1),
-    Kind("readers-n128", "128 choices that are not read", partial(_stop_reading, n=128), 100, pause_seconds=5),
+    Kind(
+        "readers",
+        "a stream of 4,000 tokens that is not read",
+        partial(_stop_reading, max_tokens=4000),
+        100,
+        pause_seconds=1,
+    ),
+    Kind(
+        "readers-n128", "a stream of 128 choices that is not read", partial(_stop_reading, n=128), 100, pause_seconds=5
+    ),
 )

@@ -1,4 +1,4 @@
-"""Schemas that explode, each time another one."""
+"""JSON schemas that explode when compiled, a new one for each request."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _numbers: Final = count()
 
 
 def _format(number: int, schema: dict[str, Any]) -> dict[str, Any]:
-    """A response format that has not been asked for before."""
+    """A response format with a new schema, which is not cached."""
     schema = schema | {"description": str(number)}
     return {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}}
 
 
 async def _explode(target: Target) -> str:
     number = next(_numbers)
-    return await target.answer(target.chat(max_tokens=4, **_format(number, _HOSTILE[number % len(_HOSTILE)])))
+    return await target.send(target.chat(max_tokens=4, **_format(number, _HOSTILE[number % len(_HOSTILE)])))
 
 
 _GOOD: Final = {
@@ -38,5 +38,5 @@ _GOOD: Final = {
     "a new schema": lambda: _format(next(_numbers), _PERSON),
 }
 KINDS: Final = (
-    Kind("schemas", "30 patterns that must all match, names by 500 patterns, 256 KB", _explode, 2, good=_GOOD),
+    Kind("schemas", "allOf 30 patterns, 500 patternProperties, or a schema of 256 KB", _explode, 2, good=_GOOD),
 )

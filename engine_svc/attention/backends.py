@@ -1,4 +1,4 @@
-"""Which attention backend computes."""
+"""Selects the attention backend."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from engine_svc.kernels.library import Kernels, load_kernels
 from engine_svc.kernels.structures import StructureMismatch
 from engine_svc.weights.errors import ModelLoadError
 
-_HOW: Final = "python -m engine_svc.kernels.build"
-_WITHOUT: Final = (
-    "the compiled kernels are not there: plain torch computes all of the model, which is several times slower, without "
+_BUILD_COMMAND: Final = "python -m engine_svc.kernels.build"
+_NO_KERNELS: Final = (
+    "the compiled kernels are not available: plain torch runs the whole model, several times slower, without "
     "quantization, and by default without speculation"
 )
 
@@ -23,10 +23,10 @@ log = structlog.get_logger(__name__)
 
 
 def find_kernels(name: str) -> Kernels | None:
-    """The kernels for a backend of this name: ``reference``, ``cpu``, or ``auto`` for ``cpu`` where they are built.
+    """The kernels for a backend: ``reference`` (none), ``cpu``, or ``auto``: ``cpu`` if the kernels are available.
 
-    To be called once for each model, because it logs what is missing. Raises ``ModelLoadError`` when ``cpu`` is asked
-    for and not there, or when they do not match this version.
+    Call it once per model, because it logs a warning if they are not. Raises ``ModelLoadError`` if ``name`` is ``cpu``
+    and they are not available, or if the library does not match this version.
     """
     if name == "reference":
         return None
@@ -35,11 +35,13 @@ def find_kernels(name: str) -> Kernels | None:
     except OSError as error:
         kernels, reason = None, f"they cannot be loaded: {error}"
     except StructureMismatch as error:
-        raise ModelLoadError(f"{error}. They are built by {_HOW}") from error
+        raise ModelLoadError(f"{error}. Rebuild them with {_BUILD_COMMAND}") from error
     if kernels is None and name == "cpu":
-        raise ModelLoadError(f"attention backend cpu has no kernels: {reason}. They are built by {_HOW}")
+        raise ModelLoadError(
+            f"attention backend cpu needs the compiled kernels: {reason}. Build them with {_BUILD_COMMAND}"
+        )
     if kernels is None:
-        log.warning(_WITHOUT, reason=reason, build_by=_HOW)
+        log.warning(_NO_KERNELS, reason=reason, build_command=_BUILD_COMMAND)
     return kernels
 
 
@@ -52,21 +54,21 @@ def create_backend(
     block_size: int,
     batch_invariant: bool = False,
 ) -> AttentionBackend:
-    """The backend of this name, with what ``find_kernels`` found for it.
+    """The backend of this name, with the ``kernels`` that ``find_kernels`` returned for it.
 
-    With ``batch_invariant`` what a token gets depends on its own sequence alone, to the last bit. Raises
-    ``ModelLoadError`` when ``cpu`` is asked for and cannot compute this.
+    With ``batch_invariant`` the output for a token depends on its own sequence only, bit for bit. Raises
+    ``ModelLoadError`` if ``name`` is ``cpu`` and the kernel does not support this configuration.
     """
-    if kernels is not None and _suits(name, config):
+    if kernels is not None and _is_supported(name, config):
         return CpuAttention(config, kernels, num_blocks=num_blocks, block_size=block_size)
     return ReferenceAttention(config, num_blocks=num_blocks, block_size=block_size, batch_invariant=batch_invariant)
 
 
-def _suits(name: str, config: AttentionConfig) -> bool:
+def _is_supported(name: str, config: AttentionConfig) -> bool:
     reason = reason_against_kernel(config.head_dim, config.dtype)
     if reason is None:
         return True
     if name == "cpu":
-        raise ModelLoadError(f"attention backend cpu cannot compute this model: {reason}")
-    log.warning("attention is computed by plain torch, which is slower", reason=reason)
+        raise ModelLoadError(f"attention backend cpu does not support this model: {reason}")
+    log.warning("attention falls back to plain torch, which is slower", reason=reason)
     return False

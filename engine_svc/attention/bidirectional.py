@@ -1,7 +1,7 @@
-"""Attention of encoders: every token of a sequence sees all of them, and nothing is kept for later.
+"""Bidirectional attention for encoders: every token of a sequence attends to all its tokens, without a KV cache.
 
-Nothing is computed for padding. Sequences of one length that follow each other are attended in one call; what each of
-them gets depends on its own tokens alone.
+There is no padding. Adjacent sequences of equal length share one call. The output for a sequence depends on its own
+tokens only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 
 
 class WholeSequences:
-    """Sequences of these lengths, one after the other in a flat batch."""
+    """Whole sequences of these lengths, concatenated in a flat batch."""
 
     def __init__(self, lengths: Sequence[int]) -> None:
         self._shapes = [(sum(1 for _ in run), length) for length, run in groupby(lengths)]
@@ -28,7 +28,7 @@ class WholeSequences:
 
 
 def _attend(run: tuple[Tensor, ...], shape: tuple[int, int]) -> Tensor:
-    """Queries, keys and values of so many sequences of so many tokens.
+    """Queries, keys and values of sequences of equal length; ``shape`` is (sequences, tokens of each).
 
     Each [tokens, heads, head_dim] -> [tokens, heads, head_dim]
     """

@@ -1,6 +1,6 @@
-"""Attention by the compiled kernel: one pass over the cache blocks, whatever mixture of prompts and single tokens.
+"""Attention by the compiled kernel: one pass over the cache blocks, for any mix of prefill and decode.
 
-As with the reference, what a sequence gets depends on its own tokens alone.
+It is batch-invariant: the output for a sequence depends on its own tokens only.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from engine_svc.attention.interface import AttentionConfig, PagedBatch
 from engine_svc.kernels.library import Kernels
-from engine_svc.kernels.memory import large_pages
+from engine_svc.kernels.memory import huge_pages
 from engine_svc.kernels.structures import AttentionShape, Batch
 
 
@@ -30,12 +30,12 @@ class KernelCache:
             is_bfloat16=config.dtype == torch.bfloat16,
             num_threads=torch.get_num_threads(),
         )
-        # In words, an odd number of bfloat16 takes the place of one more.
+        # Values are stored in words of 4 bytes, so an odd block size of bfloat16 is rounded up.
         per_word = _per_word(config.dtype)
         value_slots = -(-block_size // per_word) * per_word
         size = num_blocks * config.num_kv_heads * (block_size + value_slots) * config.head_dim
         self.data = (
-            large_pages(config.num_layers * size * config.dtype.itemsize)
+            huge_pages(config.num_layers * size * config.dtype.itemsize)
             .view(config.dtype)
             .view(config.num_layers, size)
         )
@@ -43,7 +43,7 @@ class KernelCache:
 
 
 def batch_structure(batch: PagedBatch) -> Batch:
-    """The batch as the kernels take it. It holds addresses: keep ``batch`` as long as it is used."""
+    """The batch as an argument for the kernels. Holds addresses: keep ``batch`` while it is used."""
     num_sequences, table_stride = batch.block_tables.shape
     return Batch(
         batch.slot_mapping.data_ptr(),
@@ -69,20 +69,21 @@ class CpuAttention:
 
 
 def reason_against_kernel(head_dim: int, dtype: torch.dtype) -> str | None:
-    """Why the kernel cannot compute heads of this size, if so."""
+    """Why the kernel does not support heads of this size; None if it does."""
     if head_dim % _per_word(dtype) == 0:
         return None
-    return f"heads of {head_dim} numbers do not fill words of 4 bytes with {str(dtype).removeprefix('torch.')}"
+    name = str(dtype).removeprefix("torch.")
+    return f"head_dim must be a multiple of {_per_word(dtype)} with {name}, got {head_dim}"
 
 
 def _per_word(dtype: torch.dtype) -> int:
-    """Keys and values are kept in words of 4 bytes."""
+    """Elements per word of 4 bytes, the unit in which keys and values are stored."""
     return 4 // dtype.itemsize
 
 
 @dataclass(frozen=True, slots=True)
 class CpuStep:
-    """See ``engine_svc.attention.interface.AttentionStep``. Holds the batch because the kernel reads it by address."""
+    """See ``engine_svc.attention.interface.AttentionStep``. Keeps the batch, which the kernel reads by address."""
 
     backend: CpuAttention
     batch: PagedBatch

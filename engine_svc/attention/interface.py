@@ -1,4 +1,4 @@
-"""What a model asks of attention, whoever computes it."""
+"""The interface between models and attention backends."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class AttentionConfig:
-    """What a model's attention is. ``windows`` has an entry for each layer.
+    """The attention of a model. ``windows`` are the sliding windows, one entry per layer.
 
-    With a window, a token sees itself and the ``window - 1`` tokens before it; with None, all before it.
+    With a window, a token attends to itself and the ``window - 1`` tokens before it; with None, to all tokens before
+    it.
     """
 
     num_heads: int
@@ -22,9 +23,9 @@ class AttentionConfig:
     dtype: torch.dtype
     windows: tuple[int | None, ...]
     scale: float | None = None
-    """Factor of the products of queries and keys; None is ``1 / sqrt(head_dim)``"""
+    """Factor of the scores (products of queries and keys); None is ``1 / sqrt(head_dim)``"""
     softcap: float | None = None
-    """Bound of the scaled products, as in ``engine_svc.layers.softcap``"""
+    """Soft cap of the scaled scores, as in ``engine_svc.layers.activation.softcap``"""
 
     @property
     def num_layers(self) -> int:
@@ -32,17 +33,17 @@ class AttentionConfig:
 
     @property
     def kv_bytes_per_token(self) -> int:
-        """Size of the keys and values of one token in all layers."""
+        """Bytes of the KV cache per token, over all layers."""
         return 2 * self.num_layers * self.num_kv_heads * self.head_dim * self.dtype.itemsize
 
 
 @dataclass(frozen=True, slots=True)
 class PagedBatch:
-    """Where the tokens of one step belong: several sequences, one after the other, in one flat batch.
+    """Attention metadata of one step: several sequences, concatenated in one flat batch.
 
-    The queries of sequence i are tokens ``query_starts[i]`` to ``query_starts[i + 1]``, and are the last of the
-    ``context_lens[i]`` tokens of the sequence. Token t of a sequence is kept in slot ``t % block_size`` of block
-    ``block_tables[i, t // block_size]``; block tables are filled up with zeros on the right.
+    The queries of sequence i are tokens ``query_starts[i]`` to ``query_starts[i + 1]``; they are the last of the
+    ``context_lens[i]`` tokens of the sequence. Token t of a sequence is stored in slot ``t % block_size`` of block
+    ``block_tables[i, t // block_size]``; block tables are padded with zeros on the right.
     """
 
     slot_mapping: Tensor
@@ -52,14 +53,14 @@ class PagedBatch:
     context_lens: Tensor
     """int32 [sequences]"""
     block_tables: Tensor
-    """int32 [sequences, most blocks]"""
+    """int32 [sequences, maximum blocks]"""
 
 
 class AttentionStep(Protocol):
     """Attention within one step."""
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """Keep the new keys and values in the cache, then attend causally to all tokens of each sequence.
+        """Write the new keys and values to the KV cache, then attend causally to all tokens of each sequence.
 
         ``query`` [tokens, heads, head_dim], ``key`` and ``value`` [tokens, kv_heads, head_dim]
         -> [tokens, heads, head_dim]
@@ -67,7 +68,7 @@ class AttentionStep(Protocol):
 
 
 class AttentionBackend(Protocol):
-    """Owns the paged cache and computes attention over it."""
+    """Owns the paged KV cache and computes attention over it."""
 
     def begin(self, batch: PagedBatch) -> AttentionStep:
-        """Prepare what all layers of a step share."""
+        """Prepare the state that all layers of a step share."""

@@ -1,7 +1,7 @@
-"""Attention in plain torch: the truth that other backends are compared with.
+"""Attention in plain torch: the reference for other backends.
 
-Sequences are attended one by one over exactly their own keys. So a result depends on nothing else in the batch, nothing
-is computed for padding, and what a finished sequence left in a block, NaN included, can never be seen by the next one.
+Each sequence is computed separately, over exactly its own keys. So the result does not depend on the rest of the batch,
+nothing is computed for padding, and stale contents of a reused block, NaN included, are never read.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine_svc.attention.interface import AttentionConfig, PagedBatch
-from engine_svc.layers.softcap import softcap
+from engine_svc.layers.activation import softcap
 
 _MAX_QUERIES: Final = 128
-"""Tokens of a sequence that are attended at a time; bounds the mask, and the keys that are masked for nothing."""
+"""Query tokens of a sequence per call; bounds the size of the mask, and the work on masked keys."""
 
 
 class ReferenceAttention:
@@ -27,14 +27,14 @@ class ReferenceAttention:
     def __init__(
         self, config: AttentionConfig, *, num_blocks: int, block_size: int, batch_invariant: bool = False
     ) -> None:
-        """With ``batch_invariant`` each token is attended by calls of its own, the same whatever is around it."""
+        """With ``batch_invariant`` each token is computed in separate calls, which do not depend on the batch."""
         self.config = config
         self.block_size = block_size
         self.max_queries = 1 if batch_invariant else _MAX_QUERIES
         self.attention = _summed_attention if batch_invariant else _attention
         shape = (num_blocks * block_size, 2, config.num_kv_heads, config.head_dim)
         self.cache = [torch.empty(shape, dtype=config.dtype) for _ in range(config.num_layers)]
-        """For each layer, keys and values side by side so that one gather fetches both."""
+        """Per layer, keys and values in one tensor, so that one gather reads both."""
 
     def begin(self, batch: PagedBatch) -> ReferenceStep:
         starts, lens = batch.query_starts.tolist(), batch.context_lens.tolist()
@@ -42,7 +42,7 @@ class ReferenceAttention:
         return ReferenceStep(self, batch.slot_mapping, [span for given in sequences for span in self._spans(*given)])
 
     def _spans(self, start: int, end: int, context_len: int, table: Tensor) -> Iterator[_Span]:
-        """One sequence's tokens ``start`` to ``end``, cut so that few see keys that are masked anyway."""
+        """Tokens ``start`` to ``end`` of one sequence, split so that little work is spent on masked keys."""
         for first in range(start, end, self.max_queries):
             last = min(first + self.max_queries, end)
             num_keys = context_len - (end - last)
@@ -59,14 +59,14 @@ class _Span:
     blocks: Tensor
 
     def bias(self, config: AttentionConfig, window: int | None) -> Tensor | None:
-        """-inf for the keys that a query must not see [queries * group, keys]; None when it sees all of them."""
+        """The attention mask: -inf for masked keys [queries * group, keys]; None if no key is masked."""
         num_queries = self.end - self.start
         if num_queries == 1 and (window is None or self.num_keys <= window):
             return None
         query = torch.arange(self.num_keys - num_queries, self.num_keys)[:, None]
         key = torch.arange(self.num_keys)
-        hidden = key > query if window is None else (key > query) | (key <= query - window)
-        bias = torch.zeros(hidden.shape, dtype=config.dtype).masked_fill_(hidden, float("-inf"))
+        masked = key > query if window is None else (key > query) | (key <= query - window)
+        bias = torch.zeros(masked.shape, dtype=config.dtype).masked_fill_(masked, float("-inf"))
         return bias.repeat_interleave(config.num_heads // config.num_kv_heads, dim=0)
 
 
@@ -89,13 +89,13 @@ class ReferenceStep:
     def _attend_one(self, layer: int, query: Tensor, span: _Span) -> Tensor:
         """[queries, heads, head_dim] -> [queries, heads, head_dim]
 
-        The heads that share a key head are taken as further queries of it.
+        The query heads of a KV head are computed as additional queries of it.
         """
         cache, config = self.backend.cache[layer], self.backend.config
         num_queries, num_heads, head_dim = query.shape
         pages = cache.view(-1, self.backend.block_size, *cache.shape[1:]).index_select(0, span.blocks)
         keys, values = pages.flatten(0, 1)[: span.num_keys].permute(1, 2, 0, 3)  # each [kv_heads, keys, head_dim]
-        # Heads of one key head together: [kv_heads, queries, group, head_dim]
+        # Query heads grouped by KV head: [kv_heads, queries, group, head_dim]
         grouped = query.view(num_queries, len(keys), -1, head_dim).transpose(0, 1)
         stacked = grouped.reshape(len(keys), -1, head_dim)
         out = self.backend.attention(stacked, keys, values, span.bias(config, config.windows[layer]), config)
@@ -116,7 +116,7 @@ def _attention(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None,
 def _summed_attention(
     query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, config: AttentionConfig
 ) -> Tensor:
-    """The same from plain sums in float32: a library's products choose their order of summing by sizes and threads."""
+    """The same by plain sums in float32: BLAS products select the order of summation by sizes and threads."""
     scale = config.head_dim**-0.5 if config.scale is None else config.scale
     products = query.float()[:, :, None] * keys.float()[:, None]  # [kv_heads, queries, keys, head_dim]
     scores = softcap(products.sum(-1) * scale, config.softcap)

@@ -1,8 +1,8 @@
-"""Computes embeddings in flat passes: texts of any lengths side by side, and nothing for padding.
+"""Computes embeddings in passes over flat batches: texts of any length, without padding.
 
-Where the compiled kernels compute, a text's vector does not depend on the others in its pass. In plain torch it does by
-rounding only: attention and pooling look at its own tokens, but how a matrix product is cut into pieces depends on the
-number of rows.
+With the compiled kernels, the vector of a text does not depend on the other texts in its pass. In plain torch it
+depends on them by rounding only: attention and pooling read only its own tokens, but a matrix product may be tiled
+differently for another number of rows.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from itertools import chain
 
 import torch
 
+from engine_svc.embedding.hidden_states import HiddenStatesModel
 from engine_svc.embedding.interface import EmbedderInfo, EmbeddingInput, EmbeddingParams, TokenIds, Vector
 from engine_svc.embedding.pooling import embeddings
-from engine_svc.embedding.token_vectors import TokenVectors
 from engine_svc.embedding.validation import check_inputs
 
 
 class Embedder:
-    """See ``engine_svc.embedding.interface.EmbeddingRunner``. Belongs to one thread at a time."""
+    """See ``engine_svc.embedding.interface.EmbeddingRunner``. Not thread-safe: one thread at a time."""
 
-    def __init__(self, token_vectors: TokenVectors, info: EmbedderInfo) -> None:
-        self._token_vectors = token_vectors
+    def __init__(self, model: HiddenStatesModel, info: EmbedderInfo) -> None:
+        self._model = model
         self._info = info
 
     @property
@@ -30,15 +30,15 @@ class Embedder:
         return self._info
 
     def embed(self, texts: Sequence[TokenIds], params: EmbeddingParams | None = None) -> list[Vector]:
-        """One vector for each text, in order, in as many passes as that takes. For callers without a server.
+        """One vector per text, in order, in as many passes as needed. For use without a server.
 
-        Raises ``InvalidRequest`` when a text is empty, too long or has unknown tokens, or when the parameters do not
-        suit the model, and ``ArithmeticError`` when a vector has no finite values.
+        Raises ``InvalidRequest`` if a text is empty, too long or has unknown tokens, or if the model does not support
+        the parameters; ``ArithmeticError`` if a vector is not finite.
         """
         given = EmbeddingParams() if params is None else params
         check_inputs(texts, given, self._info)
         found: list[Vector | None] = [None] * len(texts)
-        for rows in passes([len(text) for text in texts], self._info.max_num_batched_tokens):
+        for rows in split_into_passes([len(text) for text in texts], self._info.max_num_batched_tokens):
             results = self.execute([EmbeddingInput(texts[row], given) for row in rows])
             for row, result in zip(rows, results, strict=True):
                 if isinstance(result, Exception):
@@ -48,20 +48,20 @@ class Embedder:
 
     @torch.inference_mode()
     def execute(self, inputs: Sequence[EmbeddingInput]) -> list[Vector | Exception]:
-        # Texts of one length side by side are attended in one call.
+        # Sorted, because adjacent texts of equal length share one call of attention.
         order = sorted(range(len(inputs)), key=lambda row: len(inputs[row].token_ids))
         texts, params = zip(*(inputs[row] for row in order), strict=True)
         lengths = [len(text) for text in texts]
-        hidden = self._token_vectors(torch.tensor(list(chain.from_iterable(texts))), lengths)
+        hidden = self._model(torch.tensor(list(chain.from_iterable(texts))), lengths)
         vectors = embeddings(hidden, lengths, params, self._info.pooling)
         results = {row: _checked(vector) for row, vector in zip(order, vectors, strict=True)}
         return [results[row] for row in range(len(inputs))]
 
 
-def passes(lengths: Sequence[int], max_num_tokens: int) -> Iterator[list[int]]:
-    """Which texts are computed together: as many as have ``max_num_tokens`` tokens, or a single longer one.
+def split_into_passes(lengths: Sequence[int], max_num_tokens: int) -> Iterator[list[int]]:
+    """Indices of the texts of each pass: up to ``max_num_tokens`` tokens in total, or a single longer text.
 
-    The longest come first, so that memory that does not suffice shows at once.
+    The longest texts come first, so that out of memory occurs in the first pass.
     """
     rows: list[int] = []
     num_tokens = 0

@@ -1,8 +1,8 @@
-"""The embedding engine: requests in, one pass after another, vectors out.
+"""The embedding engine: takes requests, computes one pass after another, returns vectors.
 
-Belongs to one thread, the step loop's (``step_loop.py``), for which a pass is a step. A fault stays where it happened:
-a bad vector ends its request, a failed pass the requests in it, and only a lost device, or one pass failing after
-another, ends the engine with ``DeviceLost``.
+It is used by one thread, that of the step loop (``step_loop.py``); a pass is a step. Faults are isolated: a vector that
+is not finite ends its request, a failed pass ends the requests in it, and only a lost device, or several failed passes
+in a row, end the engine with ``DeviceLost``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import partial
 import structlog
 
 from engine_svc.embedding.interface import EmbeddingOutput, EmbeddingRequest, EmbeddingRunner, Vector
-from engine_svc.embedding.queue import EmbeddingQueue, Job, Turn
+from engine_svc.embedding.queue import EmbeddingQueue, Job, ScheduledText
 from engine_svc.metrics import EngineMetrics
 from engine_svc.output import Loads
 from engine_svc.step_engine import StepFaults
@@ -36,7 +36,7 @@ class EmbeddingEngine:
 
     @property
     def loads(self) -> Loads:
-        """Requests in the pass that is being computed, and all others; from any thread."""
+        """Requests in the current pass (running), and all others (waiting). May be read from any thread."""
         return Loads(self._num_running, max(0, len(self._jobs) - self._num_running), 0)
 
     def add(self, group_id: int, request: EmbeddingRequest) -> None:
@@ -46,21 +46,21 @@ class EmbeddingEngine:
     def abort(self, group_id: int) -> None:
         job = self._jobs.pop(group_id, None)
         if job is not None:
-            job.give_up()
-            self._queue.drop(job)
+            job.cancel()
+            self._queue.remove(job)
             self._metrics.count_abort(1)
 
     def step(self) -> bool:
         started = time.monotonic()
-        turns = self._queue.take()
-        self._num_running = len({turn.job for turn in turns})
-        if not turns:
+        scheduled = self._queue.next_pass()
+        self._num_running = len({item.job for item in scheduled})
+        if not scheduled:
             return False
-        results = self._execute(turns)
-        num_tokens = sum(len(turn.input.token_ids) for turn in turns)
+        results = self._execute(scheduled)
+        num_tokens = sum(len(item.input.token_ids) for item in scheduled)
         self._metrics.count_pass(num_tokens=num_tokens, seconds=time.monotonic() - started)
-        for (job, _), result in zip(turns, results, strict=True):
-            self._hand_over(job, result)
+        for (job, _), result in zip(scheduled, results, strict=True):
+            self._deliver(job, result)
         return True
 
     def take_outputs(self) -> list[EmbeddingOutput]:
@@ -68,26 +68,26 @@ class EmbeddingEngine:
         return outputs
 
     def seconds_until_due(self) -> None:
-        """Texts are due as soon as they are there."""
+        """None: texts are due immediately."""
 
     def failed(self, group_id: int, error: ServiceError) -> EmbeddingOutput:
         return EmbeddingOutput(group_id, error)
 
-    def _execute(self, turns: list[Turn]) -> list[Vector | Exception]:
-        """Results in step with the turns; the same exception for all when the pass failed as a whole."""
-        inputs = [turn.input for turn in turns]
-        request_ids = (turn.job.request.request_id for turn in turns)
-        return self._faults.guard(lambda: self._runner.execute(inputs), len(turns), request_ids)
+    def _execute(self, scheduled: list[ScheduledText]) -> list[Vector | Exception]:
+        """One result per scheduled text; the same exception for all if the whole pass failed."""
+        inputs = [item.input for item in scheduled]
+        request_ids = (item.job.request.request_id for item in scheduled)
+        return self._faults.guard(lambda: self._runner.execute(inputs), len(scheduled), request_ids)
 
-    def _hand_over(self, job: Job, result: Vector | Exception) -> None:
-        if job.is_over:
+    def _deliver(self, job: Job, result: Vector | Exception) -> None:
+        if job.is_finished:
             return
         if not isinstance(result, Exception):
             if job.put(result):
                 self._metrics.count_choice("stop")
             return
         log.error("request failed", request_id=job.request.request_id, exc_info=result)
-        self._queue.drop(job)
+        self._queue.remove(job)
         self._metrics.count_failure(1)
         job.fail(result)
 

@@ -1,4 +1,4 @@
-"""Decoders without their output matrix, which an embedding does not need, whether it was saved with them or not."""
+"""Decoder checkpoints without the LM head, which embedding does not need, whether it was saved or not."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from engine_svc.models.registry import FAMILIES
 from engine_svc.weights.checkpoint import Checkpoint, StoredTensor
 from engine_svc.weights.renaming import renamed
 
-_BELOW_THE_HEAD: Final = "model."
+_BASE_MODEL: Final = "model."
 _HEAD: Final = "lm_head."
 
 
 @dataclass(frozen=True, slots=True)
 class Headless:
-    """See ``engine_svc.weights.checkpoint.Checkpoint``. Embeddings stand for the output matrix, which is left out."""
+    """See ``engine_svc.weights.checkpoint.Checkpoint``. The LM head is left out, and its weights count as tied."""
 
     stored: Checkpoint
 
     @property
     def config(self) -> Mapping[str, Any]:
-        architectures = [with_head(str(name)) for name in self.stored.config.get("architectures") or []]
+        architectures = [causal_lm_name(str(name)) for name in self.stored.config.get("architectures") or []]
         return {**self.stored.config, "architectures": architectures, "tie_word_embeddings": True}
 
     @property
@@ -37,14 +37,14 @@ class Headless:
         return renamed(self.stored.tensors(), _decoder_name)
 
 
-def with_head(architecture: str) -> str:
-    """The name of the whole model of a known family, whether its output matrix was saved with it or not."""
-    whole = architecture.removesuffix("Model") + "ForCausalLM"
-    return whole if whole in FAMILIES else architecture
+def causal_lm_name(architecture: str) -> str:
+    """The ``ForCausalLM`` name of an architecture of a known family, whether it was saved with LM head or not."""
+    name = architecture.removesuffix("Model") + "ForCausalLM"
+    return name if name in FAMILIES else architecture
 
 
 def _decoder_name(stored: str) -> str | None:
-    """What was saved without the output matrix lacks the prefix of what is below it."""
+    """Weights of a model that was saved without LM head lack the ``model.`` prefix."""
     if stored.startswith(_HEAD):
         return None
-    return _BELOW_THE_HEAD + stored.removeprefix(_BELOW_THE_HEAD)
+    return _BASE_MODEL + stored.removeprefix(_BASE_MODEL)

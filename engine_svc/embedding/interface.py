@@ -1,4 +1,4 @@
-"""What an embedding is asked for, and the border to those who compute it. Knows neither protobuf nor torch."""
+"""Embedding requests and outputs, and the interface of embedding runners. Independent of protobuf and torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from svclib.errors import ServiceError
 
 Pooling = Literal["cls", "mean", "last"]
-"""How the vectors of all tokens become one: that of the first token, their mean, that of the last token."""
+"""The vector of a text: that of its first token, the mean over its tokens, or that of its last token."""
 
 TokenIds: TypeAlias = Sequence[int]
 Vector: TypeAlias = npt.NDArray[np.float32]
@@ -21,10 +21,10 @@ Vector: TypeAlias = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingParams:
-    """What to make of the vectors of the tokens.
+    """Pooling and post-processing.
 
-    ``pooling`` of None is the model's own. ``dimensions`` of None keeps all, else the first so many are kept; what is
-    kept is then brought to length 1 if ``normalize`` says so.
+    ``pooling`` None is the default of the model. The vector is truncated to the first ``dimensions`` (None keeps all),
+    then L2-normalised if ``normalize`` is set.
     """
 
     pooling: Pooling | None = None
@@ -33,7 +33,7 @@ class EmbeddingParams:
 
 
 class EmbeddingInput(NamedTuple):
-    """One text to be embedded."""
+    """One text to embed."""
 
     token_ids: TokenIds
     params: EmbeddingParams
@@ -41,7 +41,7 @@ class EmbeddingInput(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingRequest:
-    """Texts of one client, all to be embedded alike."""
+    """The texts of one request, all with the same parameters."""
 
     request_id: str
     inputs: tuple[TokenIds, ...]
@@ -53,31 +53,31 @@ class EmbeddingRequest:
 
     @property
     def num_seqs(self) -> int:
-        """A request is counted as one, however many texts it has."""
+        """A request counts as one sequence, for any number of texts."""
         return 1
 
     @property
     def num_slots(self) -> int:
-        """One slot for each token."""
+        """One slot per token."""
         return self.num_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingOutput:
-    """The end of the request ``group_id``: one vector for each text, in order, or an error."""
+    """The outcome of the request ``group_id``: one vector per text, in order, or an error."""
 
     group_id: int
     outcome: list[Vector] | ServiceError
 
     @property
     def is_last(self) -> bool:
-        """A request has one output."""
+        """True: a request has one output."""
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class EmbedderInfo:
-    """What was loaded, and its limits."""
+    """The loaded model, and its limits."""
 
     model_path: str
     model_type: str
@@ -87,7 +87,7 @@ class EmbedderInfo:
     embedding_dim: int
     pooling: Pooling
     max_num_batched_tokens: int
-    """Most tokens in one pass, unless a single text has more"""
+    """Token budget of a pass; a single text may exceed it"""
 
 
 class EmbeddingRunner(Protocol):
@@ -95,7 +95,7 @@ class EmbeddingRunner(Protocol):
 
     @property
     def info(self) -> EmbedderInfo:
-        """What was loaded; does not change."""
+        """The loaded model; constant."""
 
     def execute(self, inputs: Sequence[EmbeddingInput]) -> list[Vector | Exception]:
-        """One result for each input, in order; an exception is the fault of that one. Raising fails the pass."""
+        """One result per input, in order. A returned exception fails that input; a raised one fails the pass."""

@@ -1,4 +1,4 @@
-"""From a vector for each token to one for each text."""
+"""Pooling: from one hidden state per token to one vector per text."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from torch import Tensor
 
 from engine_svc.embedding.interface import EmbeddingParams, Pooling
 
-_LEAST_NORM: Final = 1e-12
-"""Shorter vectors are not stretched to length 1; as in sentence-transformers."""
+_MIN_NORM: Final = 1e-12
+"""Shorter vectors are divided by this instead of their norm, as in sentence-transformers."""
 
 
 def pool(hidden: Tensor, pooling: Pooling) -> Tensor:
@@ -28,16 +28,21 @@ def pool(hidden: Tensor, pooling: Pooling) -> Tensor:
             assert_never(pooling)
 
 
-def finish(vector: Tensor, params: EmbeddingParams) -> Tensor:
-    """Cut, then normed, so that what is left of a Matryoshka embedding has length 1. [hidden] -> [dimensions]"""
-    cut = vector[: params.dimensions]
-    return F.normalize(cut, dim=0, eps=_LEAST_NORM) if params.normalize else cut
+def truncate_and_normalize(vector: Tensor, params: EmbeddingParams) -> Tensor:
+    """Truncate, then L2-normalise, so that a truncated Matryoshka embedding has norm 1. [hidden] -> [dimensions]"""
+    truncated = vector[: params.dimensions]
+    return F.normalize(truncated, dim=0, eps=_MIN_NORM) if params.normalize else truncated
 
 
-def embeddings(hidden: Tensor, lengths: Sequence[int], params: Sequence[EmbeddingParams], own: Pooling) -> list[Tensor]:
-    """One vector for each text of a flat batch. ``own`` is the pooling of those who ask for none.
+def embeddings(
+    hidden: Tensor, lengths: Sequence[int], params: Sequence[EmbeddingParams], default: Pooling
+) -> list[Tensor]:
+    """One vector per text of a flat batch. ``default`` is the pooling of texts that request none.
 
     [tokens, hidden] -> float32 [dimensions] each
     """
     texts = torch.split(hidden, list(lengths))
-    return [finish(pool(text, each.pooling or own), each) for text, each in zip(texts, params, strict=True)]
+    return [
+        truncate_and_normalize(pool(text, each.pooling or default), each)
+        for text, each in zip(texts, params, strict=True)
+    ]

@@ -1,4 +1,4 @@
-"""Which texts the next pass computes. Knows neither threads nor torch."""
+"""Schedules texts to passes. Independent of threads and torch."""
 
 from __future__ import annotations
 
@@ -10,65 +10,65 @@ from engine_svc.embedding.interface import EmbeddingInput, EmbeddingRequest, Vec
 from svclib.errors import ServiceError, public
 
 Listener = Callable[[list[Vector] | ServiceError], None]
-"""Called once with how a request ended: all its vectors, or an error."""
+"""Called once with the outcome of a request: all its vectors, or an error."""
 
 
 class Job:
-    """A request while it is computed."""
+    """A request in the queue or in computation."""
 
     def __init__(self, request: EmbeddingRequest, listener: Listener) -> None:
         self.request = request
         self._listener = listener
         self._vectors: list[Vector] = []
         self._num_taken = 0
-        self.is_over = False
+        self.is_finished = False
 
     @property
     def has_next(self) -> bool:
-        """Whether there is a text that has not had its turn."""
+        """Whether there are texts that are not scheduled yet."""
         return self._num_taken < len(self.request.inputs)
 
     @property
     def next_length(self) -> int:
-        """Tokens of the text whose turn is next."""
+        """Tokens of the next text."""
         return len(self.request.inputs[self._num_taken])
 
     def take(self) -> EmbeddingInput:
-        """The next text."""
+        """Remove and return the next text."""
         text = self.request.inputs[self._num_taken]
         self._num_taken += 1
         return EmbeddingInput(text, self.request.params)
 
     def put(self, vector: Vector) -> bool:
-        """The vector of a text, in the order in which they were taken. Whether it was the last."""
+        """Add the vector of a text, in the order of ``take``. Returns whether it was the last."""
         self._vectors.append(vector)
         if len(self._vectors) == len(self.request.inputs):
             self._end(self._vectors)
-        return self.is_over
+        return self.is_finished
 
     def fail(self, error: Exception) -> None:
-        """End it with an error."""
+        """End the request with an error."""
         self._end(public(error))
 
-    def give_up(self) -> None:
-        """End it without a word."""
-        self.is_over = True
+    def cancel(self) -> None:
+        """End the request without calling the listener."""
+        self.is_finished = True
 
     def _end(self, outcome: list[Vector] | ServiceError) -> None:
-        assert not self.is_over
-        self.is_over = True
+        assert not self.is_finished
+        self.is_finished = True
         self._listener(outcome)
 
 
-class Turn(NamedTuple):
-    """A text in a pass, and whose it is."""
+class ScheduledText(NamedTuple):
+    """A text in a pass, and its request."""
 
     job: Job
     input: EmbeddingInput
 
 
 class EmbeddingQueue:
-    """Requests take turns text by text, so that a short one need not wait for the end of a long one."""
+    """Round-robin over requests, text by text, so that a short request does not wait for the end of a long one."""
 
     def __init__(self, max_num_batched_tokens: int) -> None:
         self._max_num_tokens = max_num_batched_tokens
@@ -77,21 +77,21 @@ class EmbeddingQueue:
     def add(self, job: Job) -> None:
         self._jobs.append(job)
 
-    def drop(self, job: Job) -> None:
-        """Forget a request that has texts left; has no effect on any other."""
+    def remove(self, job: Job) -> None:
+        """Remove a request; no effect if all its texts are scheduled already."""
         if job in self._jobs:
             self._jobs.remove(job)
 
-    def take(self) -> list[Turn]:
-        """The next pass: texts up to the limit of tokens, or a single longer one. Nothing if nobody waits."""
-        turns: list[Turn] = []
+    def next_pass(self) -> list[ScheduledText]:
+        """The texts of the next pass, up to the token budget, or a single longer one. Empty if no text is waiting."""
+        scheduled: list[ScheduledText] = []
         num_tokens = 0
         while self._jobs:
             num_tokens += self._jobs[0].next_length
-            if turns and num_tokens > self._max_num_tokens:
+            if scheduled and num_tokens > self._max_num_tokens:
                 break
             job = self._jobs.popleft()
-            turns.append(Turn(job, job.take()))
+            scheduled.append(ScheduledText(job, job.take()))
             if job.has_next:
                 self._jobs.append(job)
-        return turns
+        return scheduled

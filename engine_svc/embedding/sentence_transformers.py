@@ -1,6 +1,6 @@
-"""What the files of the sentence-transformers library, where a folder has them, say of how to embed with its model.
+"""Reads the configuration files of the sentence-transformers library: pooling and maximum length.
 
-Format: modules.json lists what is applied one after the other, each with a folder of its own that has a config.json.
+Format: modules.json lists the modules in order of application, each with its own folder that has a config.json.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from engine_svc.embedding.interface import Pooling
 from engine_svc.models.config import RawConfig
-from engine_svc.weights.errors import ModelLoadError, check_is_file_itself
+from engine_svc.weights.errors import ModelLoadError, check_not_lfs_pointer
 
 MODULES_FILE: Final = "modules.json"
 _LENGTH_FILE: Final = "sentence_bert_config.json"
@@ -25,58 +25,59 @@ _POOLINGS: Final[dict[str, Pooling]] = {
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_lasttoken": "last",
 }
-"""By the value of ``pooling_mode``, and by the flags that older versions have in its place."""
+"""By value of ``pooling_mode``, and by the flags that older versions have instead."""
 _FLAG: Final = "pooling_mode_"
 
 
 @dataclass(frozen=True, slots=True)
-class StatedUse:
-    """What the files say; None where they say nothing. ``max_seq_length`` is in tokens."""
+class SentenceTransformersConfig:
+    """Contents of the files; None for a field that is not set. ``max_seq_length`` is in tokens."""
 
     pooling: Pooling | None = None
     max_seq_length: int | None = None
 
 
-def is_stated(folder: Path) -> bool:
-    """Whether the folder is made for sentence-transformers, which only embeds."""
+def is_sentence_transformers_model(folder: Path) -> bool:
+    """Whether the folder was saved by sentence-transformers, and so is an embedding model."""
     return (folder / MODULES_FILE).is_file()
 
 
-def read_stated_use(folder: Path) -> StatedUse:
-    """Raises ``ModelLoadError`` if the files ask for something that is not done here."""
-    if not is_stated(folder):
-        return StatedUse()
+def read_sentence_transformers_config(folder: Path) -> SentenceTransformersConfig:
+    """Raises ``ModelLoadError`` if the files have a module or option that is not supported."""
+    if not is_sentence_transformers_model(folder):
+        return SentenceTransformersConfig()
     pooling = None
     for kind, path in _modules(folder / MODULES_FILE):
         match kind:
             case "Pooling":
                 pooling = _pooling(folder / path / "config.json")
             case "Transformer" | "Normalize":
-                # Whether to normalise is said by each request.
-                pass
+                pass  # each request has its own ``normalize``
             case other:
-                raise ModelLoadError(f"{folder / MODULES_FILE}: a module of type {other} is not supported")
-    return StatedUse(pooling, _max_seq_length(folder))
+                raise ModelLoadError(
+                    f"{folder / MODULES_FILE}: module type {other} is not supported; "
+                    "supported: Transformer, Pooling, Normalize"
+                )
+    return SentenceTransformersConfig(pooling, _max_seq_length(folder))
 
 
 def _modules(file: Path) -> Iterator[tuple[str, str]]:
-    """Class and folder of each. The packages that a class is in differ between versions."""
+    """Class name and folder of each module. The package of a class differs between versions."""
     for module in _read(file, list):
         if not isinstance(module, dict):
-            raise ModelLoadError(f"{file}: {module!r} is no module")
+            raise ModelLoadError(f"{file}: a module must be an object, got {module!r}")
         yield str(module.get("type")).rpartition(".")[2], str(module.get("path", ""))
 
 
 def _pooling(file: Path) -> Pooling:
     values = _read(file, dict)
-    RawConfig(values, str(file)).only("include_prompt", True)
+    RawConfig(values, str(file)).require("include_prompt", True)
     flags = [name for name, value in values.items() if name.startswith(_FLAG) and value]
     modes = values.get("pooling_mode") or flags or "mean"
     chosen = [modes] if isinstance(modes, str) else list(modes)
     if len(chosen) != 1 or chosen[0] not in _POOLINGS:
         raise ModelLoadError(
-            f"{file}: pooling by {' and '.join(map(str, chosen))} is not supported; "
-            "supported is one of cls, mean, lasttoken"
+            f"{file}: pooling {' and '.join(map(str, chosen))} is not supported; supported: one of cls, mean, lasttoken"
         )
     return _POOLINGS[chosen[0]]
 
@@ -87,7 +88,7 @@ def _max_seq_length(folder: Path) -> int | None:
 
 
 def _read(file: Path, kind: type[Any]) -> Any:
-    check_is_file_itself(file)
+    check_not_lfs_pointer(file)
     try:
         content = json.loads(file.read_bytes())
     except (OSError, ValueError) as error:

@@ -1,8 +1,7 @@
-"""Compiles the kernels for this machine: ``python -m engine_svc.kernels.build``. Done at set-up, never by the engine.
+"""Compiles the kernels for this machine: ``python -m engine_svc.kernels.build``. Run at set-up, never by the engine.
 
-The library lies in the Python environment under a name made of everything that it depends on, so that a build is
-done once, and a library from older sources or for another processor is never taken. The sources need no headers but
-the compiler's own.
+The library is stored in the Python environment. Its name has a hash of sources, flags and CPU, so each version is built
+once, and a library from older sources or for another CPU is never loaded. The sources need only the compiler's headers.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ _TIMEOUT_SECONDS: Final = 300.0
 
 
 class BuildError(Exception):
-    """The kernels cannot be built here; says why."""
+    """The kernels cannot be built on this machine; the message has the reason."""
 
 
 def library_path(folder: Path | None = None) -> Path:
-    """Where the library for this machine belongs, built or not."""
+    """Path of the library for this machine, built or not."""
     digest = hashlib.sha256(f"{_FLAGS} {platform.machine()} {_processor()}".encode())
     for source in sorted(_SOURCES.iterdir()):
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
@@ -37,13 +36,13 @@ def library_path(folder: Path | None = None) -> Path:
 
 
 def build(folder: Path | None = None, *, compiler: str | None = None) -> Path:
-    """Compile unless it was done before. Raises ``BuildError``."""
+    """Compile the library unless it exists. Raises ``BuildError``."""
     target = library_path(folder)
     if target.exists():
         return target
     command = compiler or find_compiler()
     if command is None:
-        raise BuildError("there is no C++ compiler")
+        raise BuildError("no C++ compiler found; install g++ or clang++, or set CXX")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent) as unfinished:
@@ -55,7 +54,7 @@ def build(folder: Path | None = None, *, compiler: str | None = None) -> Path:
 
 
 def find_compiler() -> str | None:
-    """``CXX``, or the first compiler on the path."""
+    """``CXX``, or the first compiler on PATH."""
     candidates = filter(None, (os.environ.get("CXX"), "c++", "g++", "clang++"))
     return next((found for candidate in candidates if (found := shutil.which(candidate))), None)
 
@@ -77,7 +76,7 @@ def _compile(compiler: str, target: Path) -> None:
 
 
 def _processor() -> str:
-    """What ``-march=native`` depends on."""
+    """The CPU model and features, on which ``-march=native`` depends."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -87,15 +86,15 @@ def _processor() -> str:
 
 
 def main() -> int:
-    """Build, and say what came of it. Without kernels everything works, slower: so it is no failure."""
+    """Build and print the result. Exits 0 on failure too, because the engine works without kernels, only slower."""
     started = time.monotonic()
-    known = library_path().exists()
+    exists = library_path().exists()
     try:
         build()
     except BuildError as error:
-        print(f"The engine's kernels were not built, so it will be slower: {error}", file=sys.stderr)
+        print(f"The engine's kernels were not built; it will be slower: {error}", file=sys.stderr)
         return 0
-    if not known:
+    if not exists:
         print(f"Built the engine's kernels in {time.monotonic() - started:.1f} s.")
     return 0
 

@@ -1,4 +1,4 @@
-"""The compiled kernels as Python functions. Knows their signatures; what they do stands in ``csrc/``."""
+"""Python bindings of the compiled kernels (ctypes). The kernels are described in ``csrc/``."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from engine_svc.kernels.structures import AttentionShape, Batch, Decoder, Rows, 
 
 
 class Kernels:
-    """The library. Its functions release the GIL, and trust the caller with shapes and types."""
+    """The loaded library. Its functions release the GIL, and do not check shapes and types."""
 
     def __init__(self, path: Path) -> None:
-        """Raises ``OSError`` if there is no such library, or it needs what this machine lacks.
+        """Raises ``OSError`` if the library does not exist or cannot be loaded on this machine.
 
-        Raises ``StructureMismatch`` if it was compiled from other structures than Python has.
+        Raises ``StructureMismatch`` if it was compiled with other structures than those in ``structures.py``.
         """
         library = ctypes.CDLL(str(path))
         check_structures(library)
@@ -38,9 +38,9 @@ class Kernels:
         self._workspace_bytes.restype = c_int64
         self._workspace_bytes.argtypes = [POINTER(Decoder), c_int32]
         self.lanes: int = library.pellucid_lanes()
-        """Outputs in a panel of a packed matrix"""
-        self.fast_integers = bool(library.pellucid_has_fast_integers())
-        """Whether this processor multiplies 8-bit integers faster than floats"""
+        """Outputs per panel of a packed matrix"""
+        self.has_fast_int8 = bool(library.pellucid_has_fast_int8())
+        """Whether this CPU multiplies int8 faster than floats (AVX-512 VNNI)"""
 
     def attend(
         self,
@@ -52,36 +52,36 @@ class Kernels:
         key: Tensor,
         value: Tensor,
     ) -> Tensor:
-        """``AttentionStep.attend`` over the ``cache`` of one layer."""
+        """``AttentionStep.attend`` over the KV ``cache`` of one layer."""
         out = torch.empty(query.shape, dtype=query.dtype)
         self._attend(shape, batch, cache.data_ptr(), window or 0, *map(_rows, (query, key, value, out)))
         return out
 
     def workspace_bytes(self, decoder: Decoder, num_tokens: int) -> int:
-        """Memory that a step of so many tokens needs to work with."""
+        """Size of the workspace of a step with ``num_tokens`` tokens."""
         size: int = self._workspace_bytes(decoder, num_tokens)
         return size
 
     def forward(
         self, decoder: Decoder, tokens: Tokens, batch: Batch, cache: Tensor, workspace: Tensor, hidden: Tensor
     ) -> None:
-        """All layers of a step. ``cache`` has a row for each layer; fills ``hidden`` float32 [rows, hidden_size]"""
+        """Run all layers for one step. ``cache`` has a row per layer. Fills ``hidden`` float32 [rows, hidden_size]."""
         layer_bytes = cache.stride(0) * cache.element_size()
         pointers = (cache.data_ptr(), layer_bytes, workspace.data_ptr(), hidden.data_ptr())
         self._forward(decoder, tokens, batch, *pointers)
 
     def logits(self, decoder: Decoder, hidden: Tensor, workspace: Tensor, logits: Tensor) -> None:
-        """Fills ``logits`` float32 [rows, vocab_size] from ``hidden`` float32 [rows, hidden_size]."""
+        """Fill ``logits`` float32 [rows, vocab_size] from ``hidden`` float32 [rows, hidden_size]."""
         self._logits(decoder, hidden.data_ptr(), len(hidden), workspace.data_ptr(), logits.data_ptr())
 
 
 def load_kernels(path: Path | None = None) -> Kernels | None:
-    """The library that set-up built; None if it built none. Errors as those of ``Kernels``."""
+    """The library built at set-up; None if it was not built. Raises as ``Kernels`` does."""
     path = path or library_path()
     return Kernels(path) if path.exists() else None
 
 
 def _rows(x: Tensor) -> Rows:
-    """``x`` is [tokens, heads, head_dim], of which the last two lie together."""
+    """``x`` is [tokens, heads, head_dim]; the last two dimensions must be contiguous."""
     assert x.stride(2) == 1 and x.stride(1) == x.shape[2]  # noqa: PT018
     return Rows(x.data_ptr(), x.stride(0))

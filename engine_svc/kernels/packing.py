@@ -1,4 +1,4 @@
-"""Weights in the layout that the kernels multiply: see ``csrc/matrix.h``, where it is described."""
+"""Packs weights into the layout of the kernels, which ``csrc/matrix.h`` describes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from engine_svc.kernels.structures import Matrix
 from engine_svc.weights.quantized import GROUP_SIZE, QuantizedRows
 
 _CHUNK_BYTES: Final = 1 << 22
-"""Bytes put into order at a time, which bounds the memory that it takes on top of the matrix"""
+"""Bytes packed at a time, which bounds the extra memory of packing"""
 
 
 class Format(IntEnum):
-    """``PellucidFormat`` in matrix.h. Weights are none of ``INT16``, and activations none of ``INT4``."""
+    """``PellucidFormat`` in structures.h. ``INT16`` is for activations only, ``INT4`` for weights only."""
 
     FLOAT32 = 0
     BFLOAT16 = 1
@@ -30,7 +30,7 @@ class Format(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class PackedMatrix:
-    """A weight matrix that the kernels can multiply with."""
+    """A weight matrix in the layout of the kernels."""
 
     format: Format
     outputs: int
@@ -39,7 +39,7 @@ class PackedMatrix:
     """uint8 [panels, bytes]"""
 
     def structure(self, bias: Tensor | None = None) -> Matrix:
-        """What the kernels take, with ``bias`` float32 [outputs]. Both must be kept as long as that is used."""
+        """The kernels' argument, with ``bias`` float32 [outputs]. It holds addresses: keep both while it is used."""
         address = None if bias is None else bias.data_ptr()
         return Matrix(
             self.panels.data_ptr(), address, self.outputs, self.inputs, self.format, self.panels.shape[1]
@@ -47,7 +47,7 @@ class PackedMatrix:
 
 
 def pack(weights: Tensor | QuantizedRows, lanes: int, arena: Arena) -> PackedMatrix:
-    """``weights`` float32 or bfloat16 [outputs, inputs], or integers; ``lanes`` outputs make a panel."""
+    """``weights`` are float32 or bfloat16 [outputs, inputs], or quantised; ``lanes`` are the outputs per panel."""
     return (
         _pack_integers(weights, lanes, arena)
         if isinstance(weights, QuantizedRows)
@@ -61,28 +61,28 @@ def _pack_floats(weights: Tensor, lanes: int, arena: Arena) -> PackedMatrix:
     padded = F.pad(weights, (0, -inputs % per_word, 0, -outputs % lanes))
     words = padded.view(-1, lanes, padded.shape[1] // per_word, per_word).transpose(1, 2)
     kind = Format.FLOAT32 if weights.dtype == torch.float32 else Format.BFLOAT16
-    return PackedMatrix(kind, outputs, inputs, _side_by_side([words], arena))
+    return PackedMatrix(kind, outputs, inputs, _concatenate([words], arena))
 
 
 def _pack_integers(weights: QuantizedRows, lanes: int, arena: Arena) -> PackedMatrix:
-    outputs, inputs = weights.numbers.shape
-    missing = -outputs % lanes
-    numbers = F.pad(weights.numbers, (0, 0, 0, missing)).view(-1, lanes, inputs // 4, 4).transpose(1, 2)
+    outputs, inputs = weights.values.shape
+    padding = -outputs % lanes
+    values = F.pad(weights.values, (0, 0, 0, padding)).view(-1, lanes, inputs // 4, 4).transpose(1, 2)
     if weights.bits == 4:  # [panels, words, lanes, 4], two words in one
-        numbers = numbers[:, 0::2] | numbers[:, 1::2] << 4
+        values = values[:, 0::2] | values[:, 1::2] << 4
     scales = [weights.scales] if weights.minima is None else [weights.scales, weights.minima]
-    halves = [F.pad(x, (0, 0, 0, missing)).view(-1, lanes, inputs // GROUP_SIZE).transpose(1, 2) for x in scales]
+    halves = [F.pad(x, (0, 0, 0, padding)).view(-1, lanes, inputs // GROUP_SIZE).transpose(1, 2) for x in scales]
     kind = Format.INT4 if weights.bits == 4 else Format.INT8
-    return PackedMatrix(kind, outputs, inputs, _side_by_side([numbers, *halves], arena))
+    return PackedMatrix(kind, outputs, inputs, _concatenate([values, *halves], arena))
 
 
-def _side_by_side(parts: list[Tensor], arena: Arena) -> Tensor:
-    """What each part has for a panel, one after the other; each [panels, ...] -> uint8 [panels, bytes]"""
+def _concatenate(parts: list[Tensor], arena: Arena) -> Tensor:
+    """Concatenate the bytes of all parts panel by panel; each [panels, ...] -> uint8 [panels, bytes]"""
     num_panels = len(parts[0])
     sizes = [part[0].numel() * part.element_size() for part in parts]
     panels = arena.take(num_panels * sum(sizes)).view(num_panels, -1)
     step = max(1, _CHUNK_BYTES // sum(sizes))
-    for part, place in zip(parts, torch.split(panels, sizes, dim=1), strict=True):
-        for some, there in zip(torch.split(part, step), torch.split(place, step), strict=True):
-            there.copy_(some.contiguous().flatten(1).view(torch.uint8))
+    for part, destination in zip(parts, torch.split(panels, sizes, dim=1), strict=True):
+        for chunk, target in zip(torch.split(part, step), torch.split(destination, step), strict=True):
+            target.copy_(chunk.contiguous().flatten(1).view(torch.uint8))
     return panels

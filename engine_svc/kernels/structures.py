@@ -1,4 +1,4 @@
-"""The structures that the kernels take, as ``csrc/structures.h`` declares them, and whether the library agrees."""
+"""ctypes mirrors of the structures in ``csrc/structures.h``, and a check that the library has the same layout."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Layer(Structure):
 class Rope(Structure):
     """``PellucidRope``"""
 
-    _fields_ = [("inverse_frequencies", c_void_p), ("num_pairs", c_int32), ("magnitude", c_float)]
+    _fields_ = [("inverse_frequencies", c_void_p), ("num_pairs", c_int32), ("attention_factor", c_float)]
 
 
 class Decoder(Structure):
@@ -103,7 +103,7 @@ class Decoder(Structure):
         ("intermediate_size", c_int32),
         ("format", c_int32),
         ("activation", c_int32),
-        ("head_norms", c_int32),
+        ("qk_norm", c_int32),
         ("eps", c_float),
         ("embedding_scale", c_float),
         ("logit_softcap", c_float),
@@ -135,44 +135,44 @@ STRUCTURES: Final[dict[str, type[Structure]]] = {
 
 
 class Field(Structure):
-    """``PellucidField``, an entry of what ``pellucid_structures`` reports"""
+    """``PellucidField``, an entry of the table that ``pellucid_structures`` returns"""
 
     _fields_ = [("structure", c_char_p), ("name", c_char_p), ("offset", c_int64), ("size", c_int64)]
 
 
-Place = tuple[int, int]
+FieldLayout = tuple[int, int]
 """Offset and size in bytes"""
 
 
 class StructureMismatch(Exception):
-    """The library was compiled from other structures than those here: handing them over would corrupt memory."""
+    """The library was compiled with other structures than these: calling it would corrupt memory."""
 
 
 def check_structures(library: Any) -> None:
     """Raises ``StructureMismatch`` naming the first difference."""
-    here, there = dict(_places_here()), dict(_reported(library))
+    here, there = dict(_layout_here()), dict(_reported_layout(library))
     for name in [*here, *(there.keys() - here.keys())]:
         if here.get(name) != there.get(name):
             raise StructureMismatch(
                 f"the compiled kernels do not match engine_svc/kernels/structures.py: {name} is "
-                f"{_told(there, name)} in the library, and {_told(here, name)} here"
+                f"{_described(there, name)} in the library, and {_described(here, name)} in Python"
             )
 
 
-def _places_here() -> Iterator[tuple[str, Place]]:
+def _layout_here() -> Iterator[tuple[str, FieldLayout]]:
     for name, structure in STRUCTURES.items():
         yield name, (0, sizeof(structure))
         for field in (entry[0] for entry in structure._fields_):
-            place = getattr(structure, field)
-            yield f"{name}.{field}", (place.offset, place.size)
+            layout = getattr(structure, field)
+            yield f"{name}.{field}", (layout.offset, layout.size)
 
 
-def _reported(library: Any) -> Iterator[tuple[str, Place]]:
-    """By the table that ends with an entry without a structure."""
+def _reported_layout(library: Any) -> Iterator[tuple[str, FieldLayout]]:
+    """The table of the library; its last entry has no structure."""
     try:
         report = library.pellucid_structures
     except AttributeError:
-        raise StructureMismatch("the compiled kernels do not report their structures: build them anew") from None
+        raise StructureMismatch("the compiled kernels do not report their structures; rebuild them") from None
     report.restype = POINTER(Field)
     fields = report()
     for index in count():
@@ -182,8 +182,8 @@ def _reported(library: Any) -> Iterator[tuple[str, Place]]:
         yield ".".join(filter(None, (field.structure.decode(), field.name.decode()))), (field.offset, field.size)
 
 
-def _told(places: Mapping[str, Place], name: str) -> str:
-    if name not in places:
+def _described(layout: Mapping[str, FieldLayout], name: str) -> str:
+    if name not in layout:
         return "missing"
-    offset, size = places[name]
-    return f"{size} bytes at {offset}"
+    offset, size = layout[name]
+    return f"{size} bytes at offset {offset}"

@@ -1,8 +1,8 @@
-"""What gates an MLP.
+"""Activation functions of gated MLPs, and soft-capping of attention scores and logits.
 
-The fused forms of torch round differently in vectors than in what is left over at the end of a tensor, or of a thread's
-share of it, so that the same number may give another bit in another batch. The batch-invariant forms are made of
-operations of which torch has one form only.
+torch's fused activations round differently in their vectorised loop and in the scalar loop for the tail of a tensor, or
+of a thread's share of it. So the same input may give different bits in different batches. The batch-invariant versions
+use only operations that torch computes in one way.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ACTIVATIONS: Final[dict[str, Callable[[Tensor], Tensor]]] = {
     "silu": F.silu,
     "gelu_pytorch_tanh": partial(F.gelu, approximate="tanh"),
 }
-"""By the names that config.json has for them."""
+"""By name in config.json."""
 
 
 def silu(x: Tensor) -> Tensor:
@@ -39,4 +39,9 @@ BATCH_INVARIANT_ACTIVATIONS: Final[dict[str, Callable[[Tensor], Tensor]]] = {
     "silu": silu,
     "gelu_pytorch_tanh": gelu_pytorch_tanh,
 }
-"""The same by the same names, each number computed as if it were alone."""
+"""Batch-invariant versions of ``ACTIVATIONS``, by the same names."""
+
+
+def softcap(x: Tensor, cap: float | None) -> Tensor:
+    """``cap * tanh(x / cap)``, between -cap and cap (Gemma 2); ``x`` itself if ``cap`` is None."""
+    return x if cap is None else (x / cap).tanh() * cap

@@ -1,9 +1,9 @@
-"""Batch-invariant matrix products: a row does not depend on the rows beside it.
+"""Batch-invariant matrix products: a row of the result does not depend on the other rows.
 
-A library chooses its way through a product by the number of rows, and each way rounds differently. Here the library is
-only ever asked for one product with each matrix: ``TILE`` rows, all sizes multiples of ``TILE``, every operand at the
-start of an allocation. So whatever it chooses is chosen once. That it treats the rows of one call alike cannot be seen
-from outside, and is tried out instead (``treats_rows_alike``).
+A BLAS library selects its kernel by the number of rows, and each kernel rounds differently. Here every call for a
+matrix has the same shape: ``TILE`` rows, all sizes padded to multiples of ``TILE``, every operand at the start of an
+allocation. So the library always selects the same kernel. Whether that kernel computes all rows of a call alike is not
+documented, and is therefore tested at load time (``is_batch_invariant``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class FixedTileProduct:
 
     @property
     def weight(self) -> Tensor:
-        """The weights, wherever they lie now [outputs, inputs]"""
+        """A view of the weights without padding [outputs, inputs]"""
         return self._weight[: self.outputs, : self.inputs]
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -40,22 +40,22 @@ class FixedTileProduct:
             out[start : start + TILE] = self._product(rows)[: len(rows), : self.outputs]
         return out
 
-    def treats_rows_alike(self) -> bool:
-        """Whether rows that change their places and their neighbours stay the same to the last bit."""
+    def is_batch_invariant(self) -> bool:
+        """Whether rows are bit-for-bit equal at any position and beside any other rows."""
         generator = torch.Generator().manual_seed(0)
         rows = torch.randn((TILE, self.inputs), generator=generator).to(self._weight.dtype)
         expected = self._product(rows)
         alone = torch.cat([self._product(row[None])[:1] for row in rows])
         moved = (self._product(rows.roll(shift, 0)).roll(-shift, 0) for shift in range(1, TILE))
-        return all(_same(one, expected) for one in (alone, *moved))
+        return all(_equal(one, expected) for one in (alone, *moved))
 
     def _product(self, rows: Tensor) -> Tensor:
-        """[TILE or fewer rows, inputs] -> [TILE, outputs filled up to TILE]"""
+        """[up to TILE rows, inputs] -> [TILE, outputs padded to a multiple of TILE]"""
         tile = torch.zeros((TILE, self._weight.shape[1]), dtype=rows.dtype)
         tile[: len(rows), : self.inputs] = rows
         return F.linear(tile, self._weight, self._bias)
 
 
-def _same(one: Tensor, other: Tensor) -> bool:
-    """Bit by bit, where weights that are NaN make NaN."""
+def _equal(one: Tensor, other: Tensor) -> bool:
+    """Bit for bit; NaN equals NaN, which NaN weights produce."""
     return torch.allclose(one, other, rtol=0.0, atol=0.0, equal_nan=True)

@@ -1,4 +1,4 @@
-"""Matrix products with weights."""
+"""Linear layers and embeddings."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from engine_svc.layers.fixed_tile import FixedTileProduct
-from engine_svc.layers.naming import beside
 
 
 class Linear(nn.Module):
-    """``x W^T + b`` for one or several projections of the same input, kept as one matrix.
+    """``x W^T + b`` for one or several projections of the same input, merged into one matrix.
 
-    ``parts`` names the projections as a checkpoint does, beside this layer, with the number of outputs of each; the
-    output holds them side by side in that order. With a ``product`` that computes, and torch's choice without.
+    ``parts`` maps the checkpoint names of the projections, siblings of this layer, to their numbers of outputs; the
+    output concatenates them in that order. Computed by ``product`` if it is set, else by torch.
     """
 
     def __init__(self, in_features: int, parts: Mapping[str, int], *, bias: bool, dtype: torch.dtype) -> None:
@@ -38,11 +37,11 @@ class Linear(nn.Module):
 
     def _split(self, parameter: Tensor, path: str, kind: str) -> Iterator[tuple[str, Tensor]]:
         views = torch.split(parameter.data, list(self.parts.values()))
-        yield from zip((beside(path, f"{name}.{kind}") for name in self.parts), views, strict=True)
+        yield from zip((sibling(path, f"{name}.{kind}") for name in self.parts), views, strict=True)
 
 
 class Embedding(nn.Module):
-    """A vector for each token. Also the output matrix of a model whose embeddings are tied."""
+    """Token embeddings; also the LM head of a model with tied embeddings."""
 
     def __init__(self, num_embeddings: int, dim: int, *, dtype: torch.dtype) -> None:
         super().__init__()
@@ -59,3 +58,9 @@ class Embedding(nn.Module):
 
     def stored_weights(self, path: str) -> Iterator[tuple[str, Tensor]]:
         yield f"{path}.weight", self.weight.data
+
+
+def sibling(path: str, name: str) -> str:
+    """The path of ``name`` in the same module as ``path``: ``sibling("a.b.c", "d")`` is ``a.b.d``."""
+    parent, dot, _ = path.rpartition(".")
+    return f"{parent}{dot}{name}"

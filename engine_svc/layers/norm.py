@@ -1,4 +1,4 @@
-"""Normalisation."""
+"""Normalisation layers: RMSNorm, QK norm, LayerNorm."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from engine_svc.layers.naming import beside
+from engine_svc.layers.linear import sibling
 
 
 @dataclass(frozen=True, slots=True)
 class NormConfig:
-    """Where families differ: ``weight_offset`` is added to the stored weights, which then act in float32.
+    """Parameters of RMSNorm that differ between families.
 
-    Without one, the weights act after the result has been rounded to the model's type.
+    ``weight_offset`` is added to the stored weights, which are then multiplied in float32. If it is None, the weights
+    are multiplied after the result has been rounded to the model's dtype.
     """
 
     eps: float
@@ -23,7 +25,7 @@ class NormConfig:
 
 
 class RMSNorm(nn.Module):
-    """A norm with its weights. ``name`` is what a checkpoint calls it, where that is not its name in the model."""
+    """RMSNorm with weights. ``name`` is the name in checkpoints, if it differs from the name of this module."""
 
     def __init__(self, dim: int, config: NormConfig, *, dtype: torch.dtype, name: str | None = None) -> None:
         super().__init__()
@@ -36,13 +38,14 @@ class RMSNorm(nn.Module):
         return rms_norm(x, self.weight, self.config)
 
     def stored_weights(self, path: str) -> Iterator[tuple[str, Tensor]]:
-        yield f"{path if self.name is None else beside(path, self.name)}.weight", self.weight.data
+        yield f"{path if self.name is None else sibling(path, self.name)}.weight", self.weight.data
 
 
 class QueryKeyNorm(nn.Module):
-    """Norms the heads of queries and those of keys: each for itself, or those of a token together.
+    """QK norm: RMSNorm over each head of queries and keys, or over all query heads and all key heads of a token.
 
-    ``heads`` are their numbers, ``sizes`` how many elements are normed together: those of one head, or of all.
+    ``heads`` are the numbers of query and key heads; ``sizes`` are the elements normalised together: ``head_dim``, or
+    ``heads * head_dim``.
     """
 
     def __init__(
@@ -56,7 +59,7 @@ class QueryKeyNorm(nn.Module):
         )
 
     def forward(self, query_key: Tensor) -> Tensor:
-        """Heads of queries, then of keys, [tokens, heads, head_dim] -> [tokens, heads, head_dim]"""
+        """Query heads, then key heads, [tokens, heads, head_dim] -> [tokens, heads, head_dim]"""
         query, key = torch.split(query_key, self.heads, dim=1)
         return torch.cat((self._norm(query, self.query_weight), self._norm(key, self.key_weight)), dim=1)
 
@@ -65,12 +68,32 @@ class QueryKeyNorm(nn.Module):
         return rms_norm(grouped, weight, self.config).view_as(heads)
 
     def stored_weights(self, path: str) -> Iterator[tuple[str, Tensor]]:
-        yield beside(path, "q_norm.weight"), self.query_weight.data
-        yield beside(path, "k_norm.weight"), self.key_weight.data
+        yield sibling(path, "q_norm.weight"), self.query_weight.data
+        yield sibling(path, "k_norm.weight"), self.key_weight.data
+
+
+class LayerNorm(nn.Module):
+    """``weight * (x - mean) / sqrt(variance + eps) + bias``, for encoders. ``name`` is the name in checkpoints."""
+
+    def __init__(self, dim: int, eps: float, *, dtype: torch.dtype, name: str) -> None:
+        super().__init__()
+        self.eps = eps
+        self.name = name
+        self.weight = nn.Parameter(torch.empty(dim, dtype=dtype), requires_grad=False)
+        self.bias = nn.Parameter(torch.empty(dim, dtype=dtype), requires_grad=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., dim] -> [..., dim]"""
+        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
+
+    def stored_weights(self, path: str) -> Iterator[tuple[str, Tensor]]:
+        name = sibling(path, self.name)
+        yield f"{name}.weight", self.weight.data
+        yield f"{name}.bias", self.bias.data
 
 
 def rms_norm(x: Tensor, weight: Tensor, config: NormConfig) -> Tensor:
-    """``weight * x / sqrt(mean(x^2) + eps)``, in float32 and rounded where transformers rounds.
+    """``weight * x / sqrt(mean(x^2) + eps)``, in float32, rounded at the same points as in transformers.
 
     [..., dim], [dim] -> [..., dim]
     """

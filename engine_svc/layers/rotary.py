@@ -1,4 +1,4 @@
-"""Rotary position embedding, and the ways in which models stretch it."""
+"""Rotary position embedding (RoPE) and its context-extension scalings."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class LinearScaling:
-    """All frequencies divided by ``factor``."""
+    """Divides all frequencies by ``factor``."""
 
     factor: float
 
 
 @dataclass(frozen=True, slots=True)
 class Llama3Scaling:
-    """Low frequencies divided by ``factor``, high ones kept, those between interpolated (Llama 3.1)."""
+    """Divides low frequencies by ``factor``, keeps high ones, interpolates between (Llama 3.1)."""
 
     factor: float
     low_freq_factor: float
@@ -28,47 +28,48 @@ class Llama3Scaling:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenFactors:
-    """Each frequency divided by a factor of its own, and the rotated vectors stretched by ``magnitude``."""
+class PerFrequencyScaling:
+    """Divides each frequency by its own factor, and multiplies cosines and sines by ``attention_factor`` (LongRoPE)."""
 
     factors: tuple[float, ...]
-    magnitude: float = 1.0
+    attention_factor: float = 1.0
 
 
-RopeScaling = LinearScaling | Llama3Scaling | GivenFactors
+RopeScaling = LinearScaling | Llama3Scaling | PerFrequencyScaling
 
 
 @dataclass(frozen=True, slots=True)
 class RopeConfig:
-    """``theta`` is the base of the wavelengths; the first ``fraction`` of each head is rotated."""
+    """``theta`` is the base; the first ``partial_rotary_factor`` of each head is rotated."""
 
     theta: float
     scaling: RopeScaling | None = None
-    fraction: float = 1.0
+    partial_rotary_factor: float = 1.0
 
 
 class Rotation(NamedTuple):
-    """Cosines and sines of the angles of a step's tokens, float32 [tokens, 1, rotated / 2]."""
+    """Cosines and sines for the tokens of a step, float32 [tokens, 1, rotary_dim / 2]."""
 
     cos: Tensor
     sin: Tensor
 
 
 class RotaryEmbedding:
-    """Turns positions into rotations. Has no weights."""
+    """Computes the rotations for positions. Has no weights."""
 
     def __init__(self, head_dim: int, config: RopeConfig) -> None:
-        self.inv_freq = inverse_frequencies(int(head_dim * config.fraction), config)
-        self.magnitude = config.scaling.magnitude if isinstance(config.scaling, GivenFactors) else 1.0
+        self.inv_freq = inverse_frequencies(int(head_dim * config.partial_rotary_factor), config)
+        scaling = config.scaling
+        self.attention_factor = scaling.attention_factor if isinstance(scaling, PerFrequencyScaling) else 1.0
 
     def __call__(self, positions: Tensor) -> Rotation:
         """``positions``: integers [tokens]"""
         angles = positions[:, None, None].float() * self.inv_freq
-        return Rotation(angles.cos() * self.magnitude, angles.sin() * self.magnitude)
+        return Rotation(angles.cos() * self.attention_factor, angles.sin() * self.attention_factor)
 
 
 def rotate(x: Tensor, rotation: Rotation) -> Tensor:
-    """Turn the pairs (i, i + rotated / 2) of each head by the angles of its token, in float32; the rest stays.
+    """Rotate the pairs (i, i + rotary_dim / 2) of each head, in float32; dimensions from rotary_dim on are unchanged.
 
     [tokens, heads, head_dim] -> [tokens, heads, head_dim]
     """
@@ -78,18 +79,18 @@ def rotate(x: Tensor, rotation: Rotation) -> Tensor:
     return torch.cat((first * cos - second * sin, second * cos + first * sin, rest), dim=-1).to(x.dtype)
 
 
-def inverse_frequencies(rotated: int, config: RopeConfig) -> Tensor:
-    """Radians per position of each pair, float32 [rotated / 2]; formulas as in transformers' modeling_rope_utils.
+def inverse_frequencies(rotary_dim: int, config: RopeConfig) -> Tensor:
+    """Radians per position of each pair, float32 [rotary_dim / 2]; formulas as in transformers' modeling_rope_utils.
 
-    ``rotated`` is how many numbers of each head are rotated.
+    ``rotary_dim`` is the number of rotated dimensions of each head.
     """
-    inv_freq = 1.0 / config.theta ** (torch.arange(0, rotated, 2, dtype=torch.float32) / rotated)
+    inv_freq = 1.0 / config.theta ** (torch.arange(0, rotary_dim, 2, dtype=torch.float32) / rotary_dim)
     match config.scaling:
         case None:
             return inv_freq
         case LinearScaling(factor):
             return inv_freq / factor
-        case GivenFactors(factors=factors):
+        case PerFrequencyScaling(factors=factors):
             return inv_freq / torch.tensor(factors, dtype=torch.float32)
         case Llama3Scaling() as scaling:
             return _llama3(inv_freq, scaling)

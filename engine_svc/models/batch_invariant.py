@@ -1,8 +1,8 @@
-"""Makes a decoder batch-invariant: each token is computed as if it were alone, to the last bit.
+"""Makes a decoder batch-invariant: the result for a token does not depend on the batch, bit for bit.
 
-Most of what a decoder does is done for each row, or each number, in one fixed way whatever is around it. The exceptions
-are replaced: products with matrices, and activations, whose vectorised form rounds differently from the form that the
-last few numbers of a tensor, or of a thread's share of it, get.
+Most operations of a decoder compute each row, or each element, in a fixed way. The exceptions are replaced: matrix
+products, and activations, which round differently in the vectorised loop and in the scalar loop for the tail of a
+tensor, or of a thread's share of it.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from engine_svc.weights.errors import ModelLoadError
 
 
 def make_batch_invariant(model: Decoder) -> None:
-    """Change a model with its weights in place. Raises ``ModelLoadError`` if it cannot be done here."""
+    """Modify a loaded model in place. Raises ``ModelLoadError`` if torch on this machine cannot do it."""
     checked: set[tuple[int, ...]] = set()
     for module in model.modules():
         if isinstance(module, Linear | Embedding):
-            _fix(module, checked)
+            _replace_product(module, checked)
         elif isinstance(module, GatedMLP):
             module.activation = BATCH_INVARIANT_ACTIVATIONS[model.config.activation]
 
 
-def _fix(layer: Linear | Embedding, checked: set[tuple[int, ...]]) -> None:
+def _replace_product(layer: Linear | Embedding, checked: set[tuple[int, ...]]) -> None:
     bias = layer.bias if isinstance(layer, Linear) else None
     product = FixedTileProduct(layer.weight.data, bias)
     kind = (product.outputs, product.inputs, bias is not None)
-    if kind not in checked and not product.treats_rows_alike():
+    if kind not in checked and not product.is_batch_invariant():
         raise ModelLoadError(
-            f"deterministic is not possible here: products with {product.outputs} x {product.inputs} matrices of "
-            f"{layer.weight.dtype} depend on the place of a row"
+            "deterministic mode is not supported on this machine: products with "
+            f"{product.outputs} x {product.inputs} matrices of {layer.weight.dtype} are not batch-invariant"
         )
     checked.add(kind)
     layer.weight = nn.Parameter(product.weight, requires_grad=False)

@@ -1,4 +1,4 @@
-"""BERT and RoBERTa: they differ in where positions start, and in what a short configuration means."""
+"""BERT and RoBERTa: they differ in the first position and in the defaults of the configuration."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ def read_bert(raw: RawConfig) -> EncoderConfig:
 
 def read_roberta(raw: RawConfig) -> EncoderConfig:
     """Defaults are those of transformers' ``RobertaConfig`` and ``XLMRobertaConfig``."""
-    return _read(raw, first_position=raw.with_defaults(pad_token_id=1).integer("pad_token_id", least=0) + 1)
+    return _read(raw, first_position=raw.with_defaults(pad_token_id=1).integer("pad_token_id", minimum=0) + 1)
 
 
 def _read(raw: RawConfig, *, first_position: int) -> EncoderConfig:
-    raw.only("hidden_act", "gelu")
-    raw.only("position_embedding_type", "absolute")
-    raw.only("is_decoder", False)
-    raw.only("add_cross_attention", False)
+    raw.require("hidden_act", "gelu")
+    raw.require("position_embedding_type", "absolute")
+    raw.require("is_decoder", False)
+    raw.require("add_cross_attention", False)
     return EncoderConfig(
         vocab_size=raw.integer("vocab_size"),
         hidden_size=raw.integer("hidden_size"),

@@ -1,4 +1,4 @@
-"""What the decoder must know of a model, whatever its family calls it."""
+"""The configuration of a decoder, independent of the family, and a typed reader for config.json."""
 
 from __future__ import annotations
 
@@ -8,15 +8,25 @@ from enum import Enum
 from typing import Any, Final, TypeVar
 
 from engine_svc.layers.norm import NormConfig
-from engine_svc.layers.rotary import GivenFactors, RopeConfig
+from engine_svc.layers.rotary import PerFrequencyScaling, RopeConfig
 from engine_svc.weights.errors import ModelLoadError
 
 T = TypeVar("T")
 
+_JSON_TYPES: Final[dict[Any, str]] = {
+    int: "an integer",
+    (int, float): "a number",
+    bool: "true or false",
+    str: "a string",
+    list: "an array",
+    dict: "an object",
+}
+"""Names of types for error messages."""
+
 
 @dataclass(frozen=True, slots=True)
 class NormPlacement:
-    """Where a layer norms, each place by the name that checkpoints give to its weights; None where it does not."""
+    """The norms of a layer: for each place the checkpoint name of the norm, or None if there is no norm."""
 
     before_attention: str | None
     after_attention: str | None
@@ -31,17 +41,17 @@ NORMS_AROUND: Final = NormPlacement(
 )
 
 
-class HeadNorms(Enum):
-    """Which queries, and which keys, of a token are normed together."""
+class QKNorm(Enum):
+    """Norm of queries and keys before rotation: none, over each head, or over all heads of a token."""
 
     NONE = "none"
-    EACH = "each head for itself"
-    TOGETHER = "all heads together"
+    PER_HEAD = "per head"
+    ALL_HEADS = "all heads"
 
 
 @dataclass(frozen=True, slots=True)
 class LayerConfig:
-    """What differs between the layers of some models. ``window`` as in ``AttentionConfig.windows``."""
+    """Parameters that may differ between layers. ``window`` as in ``AttentionConfig.windows``."""
 
     rope: RopeConfig
     window: int | None = None
@@ -49,7 +59,7 @@ class LayerConfig:
 
 @dataclass(frozen=True, slots=True)
 class DecoderConfig:
-    """Sizes and switches of a decoder; what has a default here is as Llama has it."""
+    """Sizes and switches of a decoder. Defaults are those of Llama."""
 
     vocab_size: int
     hidden_size: int
@@ -62,14 +72,14 @@ class DecoderConfig:
     layers: tuple[LayerConfig, ...]
     norm: NormConfig
     norm_placement: NormPlacement = NORMS_BEFORE
-    head_norms: HeadNorms = HeadNorms.NONE
+    qk_norm: QKNorm = QKNorm.NONE
     activation: str = "silu"
     """A key of ``engine_svc.layers.activation.ACTIVATIONS``"""
     qkv_bias: bool = False
     out_bias: bool = False
     mlp_bias: bool = False
     packed: bool = False
-    """Whether checkpoints keep query, key and value as one matrix, and gate and up as another"""
+    """Whether checkpoints store query, key and value as one matrix, and gate and up as another"""
     attention_scale: float | None = None
     attention_softcap: float | None = None
     """This and the scale as in ``engine_svc.attention.interface.AttentionConfig``"""
@@ -78,34 +88,38 @@ class DecoderConfig:
 
     def __post_init__(self) -> None:
         if self.num_heads % self.num_kv_heads:
-            raise ModelLoadError(f"{self.num_heads} attention heads cannot share {self.num_kv_heads} key-value heads")
+            raise ModelLoadError(
+                f"num_attention_heads {self.num_heads} must be a multiple of num_key_value_heads {self.num_kv_heads}"
+            )
         for layer in self.layers:
             self._check(layer.rope)
 
     def _check(self, rope: RopeConfig) -> None:
-        rotated = int(self.head_dim * rope.fraction)
-        if rotated % 2:
-            raise ModelLoadError(f"a head size of {rotated} cannot be rotated in pairs")
-        if isinstance(rope.scaling, GivenFactors) and len(rope.scaling.factors) != rotated // 2:
-            raise ModelLoadError(f"there are {len(rope.scaling.factors)} rope factors for {rotated // 2} frequencies")
+        rotary_dim = int(self.head_dim * rope.partial_rotary_factor)
+        if rotary_dim % 2:
+            raise ModelLoadError(f"rotary dimension must be even, got {rotary_dim}")
+        if isinstance(rope.scaling, PerFrequencyScaling) and len(rope.scaling.factors) != rotary_dim // 2:
+            raise ModelLoadError(
+                f"expected {rotary_dim // 2} rope factors, one per frequency, got {len(rope.scaling.factors)}"
+            )
 
 
 class RawConfig:
-    """Reads a config.json by name and type; null counts as absent. Raises ``ModelLoadError`` naming what is wrong."""
+    """Reads config.json by name and type; null counts as absent. Raises ``ModelLoadError`` naming the field."""
 
     def __init__(self, values: Mapping[str, Any], where: str = "config") -> None:
         self._values = values
         self._where = where
 
     def with_defaults(self, **defaults: Any) -> RawConfig:
-        """The same with values for names that are absent; null stays null."""
+        """A copy with defaults for absent names; null stays null."""
         return RawConfig({**defaults, **self._values}, self._where)
 
-    def integer(self, name: str, default: int | None = None, *, least: int = 1) -> int:
-        """A whole number, ``least`` or above."""
+    def integer(self, name: str, default: int | None = None, *, minimum: int = 1) -> int:
+        """An integer of at least ``minimum``."""
         value = self._typed(name, int, default)
-        if value < least:
-            raise ModelLoadError(f"{self._where}: {name} must be {least} or above, got {value}")
+        if value < minimum:
+            raise ModelLoadError(f"{self._where}: {name} must be at least {minimum}, got {value}")
         return value
 
     def number(self, name: str, default: float | None = None) -> float:
@@ -122,12 +136,12 @@ class RawConfig:
         return self.number(name) if self._values.get(name) is not None else None
 
     def section(self, *names: str) -> RawConfig | None:
-        """The first of these objects that is there."""
+        """The first of these objects that is present."""
         name = next((name for name in names if self._values.get(name) is not None), None)
         return None if name is None else RawConfig(self._typed(name, dict, None), f"{self._where}.{name}")
 
     def text(self, *names: str) -> str | None:
-        """The first of these strings that is there."""
+        """The first of these strings that is present."""
         name = next((name for name in names if self._values.get(name) is not None), None)
         return None if name is None else self._typed(name, str, None)
 
@@ -137,8 +151,8 @@ class RawConfig:
     def texts(self, name: str) -> tuple[str, ...] | None:
         return tuple(map(str, self._typed(name, list, None))) if self._values.get(name) is not None else None
 
-    def only(self, name: str, supported: Any) -> None:
-        """Refuse a model that has this at another value than the one that is implemented."""
+    def require(self, name: str, supported: Any) -> None:
+        """Raise unless the field is absent or has the one value that is implemented."""
         value = self._values.get(name)
         if value is not None and value != supported:
             raise ModelLoadError(f"{self._where}: {name} {value!r} is not supported, only {supported!r}")
@@ -150,5 +164,5 @@ class RawConfig:
         if value is None:
             raise ModelLoadError(f"{self._where} lacks {name}")
         if not isinstance(value, types) or (isinstance(value, bool) and types is not bool):
-            raise ModelLoadError(f"{self._where}: {name} has a value of the wrong type, {value!r}")
+            raise ModelLoadError(f"{self._where}: {name} must be {_JSON_TYPES[types]}, got {value!r}")
         return value

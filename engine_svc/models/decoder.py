@@ -1,6 +1,6 @@
-"""The decoder that all families share: attention and a gated MLP with residuals.
+"""The decoder shared by all families: attention and a gated MLP with residual connections.
 
-It names no family: what they do differently is said by ``DecoderConfig``.
+It names no family: ``DecoderConfig`` holds all differences.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from engine_svc.attention.interface import AttentionConfig, AttentionStep
-from engine_svc.layers.activation import ACTIVATIONS
+from engine_svc.layers.activation import ACTIVATIONS, softcap
 from engine_svc.layers.linear import Embedding, Linear
 from engine_svc.layers.norm import QueryKeyNorm, RMSNorm
 from engine_svc.layers.rotary import RotaryEmbedding, Rotation, rotate
-from engine_svc.layers.softcap import softcap
-from engine_svc.models.config import DecoderConfig, HeadNorms
+from engine_svc.models.config import DecoderConfig, QKNorm
 from engine_svc.models.layout import attention_config, distinct_ropes, embedding_scale, unused_weights
 
 _QKV: Final = ("q_proj", "k_proj", "v_proj")
@@ -33,14 +32,14 @@ class Attention(nn.Module):
         sizes = [heads * config.head_dim for heads in (*self.heads, config.num_kv_heads)]
         parts = {"qkv_proj": sum(sizes)} if config.packed else dict(zip(_QKV, sizes, strict=True))
         self.qkv = Linear(config.hidden_size, parts, bias=config.qkv_bias, dtype=dtype)
-        self.head_norm = _head_norm(config, dtype)
+        self.qk_norm = _qk_norm(config, dtype)
         self.out = Linear(sizes[0], {"o_proj": config.hidden_size}, bias=config.out_bias, dtype=dtype)
 
     def forward(self, x: Tensor, rotation: Rotation, attention: AttentionStep) -> Tensor:
         """[tokens, hidden] -> [tokens, hidden]"""
         qkv = self.qkv(x).unflatten(-1, (-1, self.head_dim))  # [tokens, heads + 2 * kv_heads, head_dim]
         num_rotated = sum(self.heads)
-        rotated = rotate(self.head_norm(qkv[:, :num_rotated]), rotation)
+        rotated = rotate(self.qk_norm(qkv[:, :num_rotated]), rotation)
         query, key = torch.split(rotated, self.heads, dim=1)
         attended = attention.attend(self.layer, query, key, qkv[:, num_rotated:])
         return self.out(attended.flatten(1))  # type: ignore[no-any-return]
@@ -83,7 +82,7 @@ class DecoderLayer(nn.Module):
 
 
 class Model(nn.Module):
-    """Everything below the output matrix."""
+    """The decoder without its LM head."""
 
     def __init__(self, config: DecoderConfig, dtype: torch.dtype) -> None:
         super().__init__()
@@ -96,7 +95,7 @@ class Model(nn.Module):
         self.norm = RMSNorm(config.hidden_size, config.norm, dtype=dtype)
 
     def forward(self, input_ids: Tensor, positions: Tensor, attention: AttentionStep) -> Tensor:
-        """Token ids and positions, int64 [tokens] -> what the last layer leaves, not normed [tokens, hidden]"""
+        """Token ids and positions, int64 [tokens] -> output of the last layer, not normed [tokens, hidden]"""
         rotations = [rotary(positions) for rotary in self.rotary]
         x: Tensor = self.embed_tokens(input_ids) * self.embedding_scale
         for layer, rotary in zip(self.layers, self.rotary_of_layer, strict=True):
@@ -105,7 +104,7 @@ class Model(nn.Module):
 
 
 class Decoder(nn.Module):
-    """A causal language model. Names of submodules that hold weights are those of Hugging Face checkpoints."""
+    """A causal language model. Submodules that hold weights have the names of Hugging Face checkpoints."""
 
     def __init__(self, config: DecoderConfig, dtype: torch.dtype) -> None:
         super().__init__()
@@ -125,7 +124,7 @@ class Decoder(nn.Module):
         return unused_weights(self.config)
 
     def forward(self, input_ids: Tensor, positions: Tensor, attention: AttentionStep, rows: Tensor) -> Tensor:
-        """What the last layer leaves of the tokens at ``rows``, normed, as ``logits`` takes it.
+        """Hidden states of the tokens at ``rows`` after the final norm, the input of ``logits``.
 
         ``input_ids`` and ``positions`` int64 [tokens], ``rows`` int64 [rows] -> [rows, hidden]
         """
@@ -138,18 +137,18 @@ class Decoder(nn.Module):
 
 
 def _norm(config: DecoderConfig, name: str | None, dtype: torch.dtype) -> nn.Module:
-    """The norm that checkpoints call ``name``; None stands for no norm."""
+    """The norm with this name in checkpoints; the identity if ``name`` is None."""
     return nn.Identity() if name is None else RMSNorm(config.hidden_size, config.norm, dtype=dtype, name=name)
 
 
-def _head_norm(config: DecoderConfig, dtype: torch.dtype) -> nn.Module:
-    """The norm of queries and keys before they are rotated."""
+def _qk_norm(config: DecoderConfig, dtype: torch.dtype) -> nn.Module:
+    """The norm of queries and keys before rotation."""
     heads = (config.num_heads, config.num_kv_heads)
-    match config.head_norms:
-        case HeadNorms.NONE:
+    match config.qk_norm:
+        case QKNorm.NONE:
             return nn.Identity()
-        case HeadNorms.EACH:
+        case QKNorm.PER_HEAD:
             sizes = (config.head_dim, config.head_dim)
-        case HeadNorms.TOGETHER:
+        case QKNorm.ALL_HEADS:
             sizes = (config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim)
     return QueryKeyNorm(heads, sizes, config.norm, dtype=dtype)

@@ -1,6 +1,6 @@
-"""The encoder that BERT and its kin share: bidirectional attention and an MLP, each normed after its residual.
+"""The encoder of the BERT family: bidirectional attention and an MLP, each with a LayerNorm after its residual.
 
-It has no output matrix and no pooler: what it yields is a vector for each token.
+It has no head and no pooler: the output is one hidden state per token.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from engine_svc.attention.bidirectional import WholeSequences
-from engine_svc.layers.layer_norm import LayerNorm
 from engine_svc.layers.linear import Embedding, Linear
+from engine_svc.layers.norm import LayerNorm
 from engine_svc.weights.errors import ModelLoadError
 
 _TOKEN_TYPE: Final = 0
-"""What every token is told to be: of the first of two texts."""
+"""The token type of every token: the first of two segments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,26 +31,31 @@ class EncoderConfig:
     num_heads: int
     num_layers: int
     num_positions: int
-    """Rows of the matrix of positions"""
+    """Rows of the position embedding"""
     first_position: int
-    """The row of a text's first token; RoBERTa leaves those before it to padding"""
+    """Row of the first token of a text; RoBERTa reserves the rows before it for padding"""
     num_token_types: int
     norm_eps: float
 
     def __post_init__(self) -> None:
         if self.hidden_size % self.num_heads:
-            raise ModelLoadError(f"{self.num_heads} attention heads cannot share a hidden size of {self.hidden_size}")
+            raise ModelLoadError(
+                f"hidden_size {self.hidden_size} must be a multiple of num_attention_heads {self.num_heads}"
+            )
         if self.max_position_embeddings < 1:
-            raise ModelLoadError(f"{self.num_positions} positions leave none, as the first is {self.first_position}")
+            raise ModelLoadError(
+                f"max_position_embeddings must be greater than the first position {self.first_position} "
+                f"(pad_token_id + 1), got {self.num_positions}"
+            )
 
     @property
     def max_position_embeddings(self) -> int:
-        """Tokens of the longest text."""
+        """Maximum tokens of a text."""
         return self.num_positions - self.first_position
 
 
 class Embeddings(nn.Module):
-    """What a token, its position and its type add up to."""
+    """Sum of token, position and token-type embeddings, normalised."""
 
     def __init__(self, config: EncoderConfig, dtype: torch.dtype) -> None:
         super().__init__()
@@ -101,7 +106,7 @@ class EncoderLayer(nn.Module):
 
 
 class Layers(nn.Module):
-    """All layers, at the place where checkpoints have them."""
+    """All layers, nested as in checkpoints."""
 
     def __init__(self, config: EncoderConfig, dtype: torch.dtype) -> None:
         super().__init__()
@@ -115,10 +120,10 @@ class Layers(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Names of submodules that hold weights are those of Hugging Face checkpoints, without the model's own prefix."""
+    """Submodules that hold weights have the names of Hugging Face checkpoints, without the prefix of the model."""
 
     unused_weights: Final = ("embeddings.position_ids", "pooler.dense.weight", "pooler.dense.bias")
-    """Ends of the names of stored tensors that checkpoints may have and a vector for each token does not need"""
+    """Name suffixes of stored tensors that are not needed for hidden states"""
 
     def __init__(self, config: EncoderConfig, dtype: torch.dtype) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Which families of encoders there are."""
+"""Registry of the supported encoder families."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from engine_svc.models.config import RawConfig
 from engine_svc.models.encoder import EncoderConfig
 
 _HEADS: Final = ("cls.", "lm_head.")
-"""How the names of weights begin that only guess masked words."""
+"""Name prefixes of the weights of masked-LM heads."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncoderFamily:
-    """What differs between families; ``model_type`` is transformers' name for it.
+    """What differs between families. ``model_type`` is the name in transformers.
 
-    ``prefix`` begins the names of weights where something stands on top of the encoder.
+    ``prefix`` is the prefix of weight names in checkpoints of models with a head.
     """
 
     model_type: str
     prefix: str
     read_config: Callable[[RawConfig], EncoderConfig]
 
-    def name(self, stored: str) -> str | None:
-        """The encoder's name for a stored tensor; None for one that is not the encoder's."""
+    def weight_name(self, stored: str) -> str | None:
+        """The name of a stored tensor in the encoder; None for the weights of a head."""
         return None if stored.startswith(_HEADS) else stored.removeprefix(self.prefix)
 
 
@@ -42,9 +42,9 @@ ENCODERS: Final = {
     "XLMRobertaModel": _XLM_ROBERTA,
     "XLMRobertaForMaskedLM": _XLM_ROBERTA,
 }
-"""By the name in ``architectures`` of config.json."""
+"""By name in ``architectures`` of config.json."""
 
 
 def find_encoder(config: Mapping[str, Any]) -> EncoderFamily | None:
-    """None if it is no encoder that is known here."""
+    """The encoder family of a config.json; None if it names no supported encoder."""
     return next((ENCODERS[name] for name in config.get("architectures") or [] if name in ENCODERS), None)

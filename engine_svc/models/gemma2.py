@@ -1,11 +1,11 @@
-"""Gemma 2: norms around attention and MLP, capped scores and logits, and a window in every other layer."""
+"""Gemma 2: norms around attention and MLP, soft-capped scores and logits, a sliding window in every other layer."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from engine_svc.models.config import NORMS_AROUND, DecoderConfig, LayerConfig, RawConfig
-from engine_svc.models.reading import read_decoder, read_rope, two_kinds_of_layers
+from engine_svc.models.reading import full_and_sliding_layers, read_decoder, read_rope
 
 
 def read_config(raw: RawConfig) -> DecoderConfig:
@@ -14,19 +14,19 @@ def read_config(raw: RawConfig) -> DecoderConfig:
         max_position_embeddings=8192, sliding_window=4096, attn_logit_softcapping=50.0, final_logit_softcapping=30.0
     )
     rope = read_rope(raw)
-    layers = two_kinds_of_layers(
+    layers = full_and_sliding_layers(
         raw,
         full=LayerConfig(rope),
         sliding=LayerConfig(rope, raw.optional_integer("sliding_window")),
-        slides=lambda layer: layer % 2 == 0,
+        is_sliding=lambda layer: layer % 2 == 0,
     )
     return replace(read_gemma(raw, layers), attention_softcap=raw.optional_number("attn_logit_softcapping"))
 
 
 def read_gemma(raw: RawConfig, layers: tuple[LayerConfig, ...]) -> DecoderConfig:
-    """What Gemma 2 and 3 have in common."""
+    """The configuration common to Gemma 2 and 3."""
     raw = raw.with_defaults(num_key_value_heads=4, head_dim=256, tie_word_embeddings=True)
-    raw.only("use_bidirectional_attention", False)
+    raw.require("use_bidirectional_attention", False)
     config = read_decoder(raw, layers, activation="gelu_pytorch_tanh", weight_offset=1.0)
     bias = raw.flag("attention_bias", False)
     return replace(

@@ -1,6 +1,6 @@
-"""What follows from a decoder's configuration, whoever computes it: numbers, names and shapes of weights.
+"""What all executors derive from the configuration of a decoder: constants, names and shapes of weights.
 
-``decoder.py`` names its weights by its modules; that both agree is tested for every family.
+The modules of ``decoder.py`` have the same names and shapes; a test compares both for every family.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 
 from engine_svc.attention.interface import AttentionConfig
 from engine_svc.layers.rotary import RopeConfig
-from engine_svc.models.config import DecoderConfig, HeadNorms
+from engine_svc.models.config import DecoderConfig, QKNorm
 
 EMBEDDING: Final = "model.embed_tokens.weight"
 FINAL_NORM: Final = "model.norm.weight"
@@ -23,7 +23,7 @@ Shape = tuple[int, ...]
 
 
 def attention_config(config: DecoderConfig, dtype: torch.dtype) -> AttentionConfig:
-    """``dtype`` is that of the KV cache."""
+    """``dtype`` is the dtype of the KV cache."""
     return AttentionConfig(
         num_heads=config.num_heads,
         num_kv_heads=config.num_kv_heads,
@@ -36,23 +36,23 @@ def attention_config(config: DecoderConfig, dtype: torch.dtype) -> AttentionConf
 
 
 def distinct_ropes(config: DecoderConfig) -> list[RopeConfig]:
-    """Each kind of positions once; layers may share them."""
+    """The distinct RoPE configurations of all layers."""
     return list(dict.fromkeys(layer.rope for layer in config.layers))
 
 
 def embedding_scale(config: DecoderConfig, dtype: torch.dtype) -> float:
-    """As precise as transformers has it."""
+    """Rounded to ``dtype``, as in transformers."""
     return torch.tensor(config.embedding_scale, dtype=dtype, device="cpu").item()
 
 
 def unused_weights(config: DecoderConfig) -> tuple[str, ...]:
-    """Ends of the names of stored tensors that checkpoints may have and the model computes or shares."""
+    """Name suffixes of stored tensors that the model computes itself, or shares with another."""
     return ("rotary_emb.inv_freq", HEAD) if config.tie_word_embeddings else ("rotary_emb.inv_freq",)
 
 
 @dataclass(frozen=True, slots=True)
 class LinearLayout:
-    """Matrices that multiply the same input: the paths of each, with its number of outputs."""
+    """Matrices that multiply the same input: their paths, with their numbers of outputs."""
 
     outputs: Mapping[str, int]
     inputs: int
@@ -67,7 +67,7 @@ class LinearLayout:
 
 @dataclass(frozen=True, slots=True)
 class LayerLayout:
-    """One layer. Norms are names of weights, with sizes; None stands for no norm."""
+    """One layer. Norms are the names of their weights, or None."""
 
     qkv: LinearLayout
     out: LinearLayout
@@ -83,7 +83,7 @@ class LayerLayout:
 
 @dataclass(frozen=True, slots=True)
 class DecoderLayout:
-    """All weights of a decoder by the names that checkpoints give them."""
+    """All weights of a decoder, by checkpoint name."""
 
     layers: tuple[LayerLayout, ...]
     shapes: dict[str, Shape]
@@ -103,7 +103,7 @@ def decoder_layout(config: DecoderConfig) -> DecoderLayout:
 def _layer(config: DecoderConfig, path: str) -> LayerLayout:
     place, attention = config.norm_placement, f"{path}.self_attn"
     hidden, inner = config.hidden_size, config.intermediate_size
-    has_head_norms = config.head_norms != HeadNorms.NONE
+    has_qk_norm = config.qk_norm != QKNorm.NONE
     return LayerLayout(
         qkv=LinearLayout(_qkv(config, attention), hidden, config.qkv_bias),
         out=LinearLayout({f"{attention}.o_proj": hidden}, config.num_heads * config.head_dim, config.out_bias),
@@ -113,8 +113,8 @@ def _layer(config: DecoderConfig, path: str) -> LayerLayout:
         after_attention=_norm(path, place.after_attention),
         before_mlp=_norm(path, place.before_mlp),
         after_mlp=_norm(path, place.after_mlp),
-        query_norm=f"{attention}.q_norm.weight" if has_head_norms else None,
-        key_norm=f"{attention}.k_norm.weight" if has_head_norms else None,
+        query_norm=f"{attention}.q_norm.weight" if has_qk_norm else None,
+        key_norm=f"{attention}.k_norm.weight" if has_qk_norm else None,
     )
 
 
@@ -142,7 +142,7 @@ def _layer_shapes(config: DecoderConfig, layer: LayerLayout) -> Iterator[tuple[s
     for name in (layer.before_attention, layer.after_attention, layer.before_mlp, layer.after_mlp):
         if name is not None:
             yield name, (config.hidden_size,)
-    together = config.head_norms == HeadNorms.TOGETHER
+    over_all_heads = config.qk_norm == QKNorm.ALL_HEADS
     for name, heads in ((layer.query_norm, config.num_heads), (layer.key_norm, config.num_kv_heads)):
         if name is not None:
-            yield name, (config.head_dim * (heads if together else 1),)
+            yield name, (config.head_dim * (heads if over_all_heads else 1),)

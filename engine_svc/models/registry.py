@@ -1,4 +1,4 @@
-"""The model families."""
+"""Registry of the native decoder families."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine_svc.weights.errors import ModelLoadError
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """What differs between families; ``model_type`` is transformers' name for it."""
+    """What differs between families. ``model_type`` is the name in transformers."""
 
     model_type: str
     read_config: Callable[[RawConfig], DecoderConfig]
@@ -29,27 +29,27 @@ FAMILIES: Final = {
     "Phi3ForCausalLM": Family("phi3", phi3.read_config),
     "Olmo2ForCausalLM": Family("olmo2", olmo2.read_config),
 }
-"""By the name in ``architectures`` of config.json."""
+"""By name in ``architectures`` of config.json."""
 
 
 def find_family(config: Mapping[str, Any]) -> Family:
-    """Raises ``ModelLoadError`` naming the supported architectures if this is none of them."""
+    """The family of a config.json. Raises ``ModelLoadError`` naming the supported architectures if there is none."""
     architectures = config.get("architectures") or []
     for architecture in architectures:
         if architecture in FAMILIES:
             return FAMILIES[architecture]
     named = ", ".join(map(str, architectures)) or "none given"
-    raise ModelLoadError(f"architecture {named} is not supported; supported are {', '.join(FAMILIES)}")
+    raise ModelLoadError(f"architecture {named} is not supported; supported: {', '.join(FAMILIES)}")
 
 
 def read_native(config: Mapping[str, Any]) -> tuple[Family, DecoderConfig]:
-    """The family of a model and its configuration. Raises ``ModelLoadError`` naming what is not supported."""
+    """The family of a model and its configuration. Raises ``ModelLoadError`` naming the unsupported field."""
     family = find_family(config)
     return family, family.read_config(RawConfig(config))
 
 
 def reason_against_native(config: Mapping[str, Any]) -> str | None:
-    """Why no native family can serve a model with this configuration; None if one can."""
+    """Why no native family supports this configuration; None if one does."""
     try:
         read_native(config)
     except ModelLoadError as error:

@@ -1,4 +1,4 @@
-"""What every checkpoint format offers: a configuration and named tensors, both spelled as Hugging Face spells them."""
+"""The interface of checkpoint formats: a configuration and named tensors, both with Hugging Face names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine_svc.weights.safetensors_folder import SafetensorsFolder
 
 
 class StoredTensor(Protocol):
-    """A tensor that is still on disk. Valid until the iterator that yielded it moves on."""
+    """A tensor on disk. Valid until the iterator that yielded it advances."""
 
     @property
     def name(self) -> str: ...
@@ -23,10 +23,10 @@ class StoredTensor(Protocol):
     def shape(self) -> tuple[int, ...]: ...
 
     def copy_to(self, destination: Tensor) -> None:
-        """Fill ``destination``, which has the same shape, converting to its element type."""
+        """Fill ``destination``, which has the same shape, converting to its dtype."""
 
     def quantized(self) -> QuantizedRows | None:
-        """The integers that it is stored as, where they are such as can be computed with."""
+        """The stored integers, if the kernels support their type; else None."""
 
 
 class Checkpoint(Protocol):
@@ -38,14 +38,14 @@ class Checkpoint(Protocol):
 
     @property
     def eos_token_ids(self) -> tuple[int, ...]:
-        """End-of-sequence tokens that the files name, ascending."""
+        """End-of-sequence token ids in the files, ascending."""
 
     @property
     def is_quantized(self) -> bool:
-        """Whether the matrices are stored as integers that can be computed with, at least most of them by size."""
+        """Whether most of the matrices, by size, are stored as integers that the kernels support."""
 
     def tensors(self) -> Iterator[StoredTensor]:
-        """All tensors, in the order of the files."""
+        """All tensors, in file order."""
 
 
 def open_checkpoint(path: Path) -> Checkpoint:

@@ -1,4 +1,4 @@
-"""What is wrong with a model that cannot be loaded."""
+"""Errors of loading a model."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from svclib.config import SettingsError
 
 
 class ModelLoadError(SettingsError):
-    """The model that the settings name is missing, damaged or not supported; the message says what would do."""
+    """The configured model is missing, damaged or not supported; the message says what is supported."""
 
 
 @contextmanager
 def load_errors() -> Iterator[None]:
-    """Raise a ``ModelFileError`` from within as ``ModelLoadError``."""
+    """Convert ``ModelFileError`` to ``ModelLoadError``."""
     try:
         yield
     except ModelFileError as error:
         raise ModelLoadError(str(error)) from error
 
 
-def check_is_file_itself(path: Path) -> None:
+def check_not_lfs_pointer(path: Path) -> None:
     """Raises ``ModelLoadError`` for a Git LFS pointer."""
     with load_errors():
         check_not_pointer(path)

@@ -1,4 +1,4 @@
-"""What llama.cpp's converter (convert_hf_to_gguf.py) makes of each architecture that can be read back."""
+"""The supported GGUF architectures, and how to undo the changes of llama.cpp's converter (convert_hf_to_gguf.py)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COMMON: Final = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
-_HEAD_NORMS: Final = {"attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm"}
+_QK_NORM: Final = {"attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm"}
 _NORMS_AFTER: Final = {
     "post_attention_norm": "post_attention_layernorm",
     "post_ffw_norm": "post_feedforward_layernorm",
@@ -32,27 +32,27 @@ _WINDOW: Final = {"attention.sliding_window": "sliding_window"}
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """How to read a file back. Names without ``.weight`` or ``.bias``, and inside a layer without its number."""
+    """How to read a file. Names are without ``.weight`` or ``.bias``, and inside a layer without ``blk.N.``."""
 
     architecture: str
-    """Hugging Face's name"""
+    """The Hugging Face name"""
     tensors: Mapping[str, str]
-    """Hugging Face's name for each name of a tensor"""
+    """GGUF tensor name -> Hugging Face name"""
     metadata: Mapping[str, str] = field(default_factory=dict)
-    """Hugging Face's name for metadata that other architectures do not have"""
+    """GGUF metadata key -> config.json field, for keys that other architectures do not have"""
     interleaved: bool = False
-    """Whether the halves of each head of queries and keys are interleaved"""
+    """Whether the two halves of each query and key head are interleaved"""
     norm_offset: float = 0.0
-    """What was added to the weights of norms"""
+    """Offset that the converter added to the weights of norms"""
     layers_scaled_by_width: int | None = None
-    """The number of layers of the one size whose scores are scaled by hidden size / heads instead of the head size; the
-    file does not say so, and llama.cpp goes by this number too."""
+    """Number of layers of the one model size whose scores are scaled by hidden size / heads instead of the head size.
+    The file does not say which it is; llama.cpp decides by this number too."""
 
 
 ARCHITECTURES: Final = {
     "llama": Architecture("LlamaForCausalLM", _COMMON, _WINDOW, interleaved=True),
     "qwen2": Architecture("Qwen2ForCausalLM", _COMMON),
-    "qwen3": Architecture("Qwen3ForCausalLM", _COMMON | _HEAD_NORMS),
+    "qwen3": Architecture("Qwen3ForCausalLM", _COMMON | _QK_NORM),
     "gemma2": Architecture(
         "Gemma2ForCausalLM",
         _COMMON | _NORMS_AROUND,
@@ -66,7 +66,7 @@ ARCHITECTURES: Final = {
     ),
     "gemma3": Architecture(
         "Gemma3ForCausalLM",
-        _COMMON | _NORMS_AROUND | _HEAD_NORMS,
+        _COMMON | _NORMS_AROUND | _QK_NORM,
         _WINDOW
         | {
             "attention.sliding_window_pattern": "sliding_window_pattern",
@@ -81,6 +81,6 @@ ARCHITECTURES: Final = {
         _COMMON | _PACKED,
         _WINDOW | {"rope.scaling.original_context_length": "original_max_position_embeddings"},
     ),
-    "olmo2": Architecture("Olmo2ForCausalLM", _COMMON | _HEAD_NORMS | _NORMS_AFTER),
+    "olmo2": Architecture("Olmo2ForCausalLM", _COMMON | _QK_NORM | _NORMS_AFTER),
 }
 """By ``general.architecture``."""

@@ -1,4 +1,4 @@
-"""The quantised types of GGUF that can be computed with as they are: 32 numbers of 4 or 8 bits, one scale or two.
+"""The quantised GGUF types that the kernels support without conversion: blocks of 32 values of 4 or 8 bits.
 
 Formats: ``block_q4_0``, ``block_q4_1`` and ``block_q8_0`` in ggml-common.h.
 """
@@ -16,30 +16,30 @@ from engine_svc.weights.quantized import ZERO_POINT, QuantizedRows
 
 Bytes = npt.NDArray[np.uint8]
 
-KEPT: Final = frozenset({GGMLQuantizationType.Q4_0, GGMLQuantizationType.Q4_1, GGMLQuantizationType.Q8_0})
-"""Types that are computed with as they are"""
+KERNEL_TYPES: Final = frozenset({GGMLQuantizationType.Q4_0, GGMLQuantizationType.Q4_1, GGMLQuantizationType.Q8_0})
+"""Types that the kernels support"""
 
 
 def read_blocks(rows: Bytes, type_: GGMLQuantizationType) -> QuantizedRows:
-    """The numbers and scales in ``rows`` [rows, bytes], which are of one of the ``KEPT`` types."""
+    """The values, scales and minima in ``rows`` [rows, bytes] of one of the ``KERNEL_TYPES``."""
     blocks = rows.reshape(len(rows), -1, GGML_QUANT_SIZES[type_][1])  # [rows, groups, bytes]
     scales = _halves(blocks, 0)
     match type_:
-        case GGMLQuantizationType.Q4_0:  # scale * (number - 8)
+        case GGMLQuantizationType.Q4_0:  # scale * (value - 8)
             return QuantizedRows(4, _nibbles(blocks[:, :, 2:]), scales, scales * -8)
         case GGMLQuantizationType.Q4_1:
             return QuantizedRows(4, _nibbles(blocks[:, :, 4:]), scales, _halves(blocks, 2))
         case _:
-            numbers = blocks[:, :, 2:] ^ np.uint8(ZERO_POINT)  # two's complement, 128 added
-            return QuantizedRows(8, torch.from_numpy(numbers.reshape(len(rows), -1)), scales, None)
+            values = blocks[:, :, 2:] ^ np.uint8(ZERO_POINT)  # two's complement, 128 added
+            return QuantizedRows(8, torch.from_numpy(values.reshape(len(rows), -1)), scales, None)
 
 
 def _halves(blocks: Bytes, offset: int) -> torch.Tensor:
-    """A float16 in each block."""
+    """The float16 at ``offset`` in each block."""
     return torch.from_numpy(np.ascontiguousarray(blocks[:, :, offset : offset + 2])).view(torch.float16).squeeze(-1)
 
 
 def _nibbles(packed: Bytes) -> torch.Tensor:
-    """[rows, groups, 16] -> [rows, inputs]: the lower halves of the bytes, then the upper ones, in each group."""
-    both = torch.from_numpy(np.ascontiguousarray(packed))
-    return torch.cat((both & 15, both >> 4), dim=-1).flatten(1)
+    """[rows, groups, 16] -> [rows, inputs]: in each group the low nibbles, then the high nibbles."""
+    nibbles = torch.from_numpy(np.ascontiguousarray(packed))
+    return torch.cat((nibbles & 15, nibbles >> 4), dim=-1).flatten(1)

@@ -1,4 +1,4 @@
-"""A GGUF file, with its names, its configuration and the order of its rows translated to Hugging Face's."""
+"""A GGUF file as a checkpoint: names, configuration and row order are converted to those of Hugging Face."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from torch import Tensor
 
 from engine_svc.weights.errors import ModelLoadError, load_errors
 from engine_svc.weights.gguf_architectures import Architecture
-from engine_svc.weights.gguf_blocks import KEPT, read_blocks
+from engine_svc.weights.gguf_blocks import KERNEL_TYPES, read_blocks
 from engine_svc.weights.gguf_config import ROPE_TENSORS, RopeFactors, architecture_of, read_config
 from engine_svc.weights.quantized import QuantizedRows
 from modelfiles.gguf_header import TensorInfo, read_header
 from modelfiles.gguf_vocabulary import turn_ends_in_metadata
 
 _CHUNK_ELEMENTS: Final = 1 << 20
-"""Elements converted at a time: what fits a cache, and bounds the memory that loading takes on top of the model."""
+"""Elements converted at a time: fits the CPU cache, and bounds the extra memory of loading."""
 
-_MOSTLY: Final = 0.75
-"""Part of the numbers in matrices that are kept as they are in a file that counts as quantised: the others get 8 bits,
-and a file with more of them was meant to be more exact. Embeddings alone can be a fifth of a small model."""
+_MIN_QUANTIZED_SHARE: Final = 0.75
+"""Minimum share of matrix elements in ``KERNEL_TYPES`` for a file to count as quantised. Other matrices are quantised
+to 8 bits, and a file with more of those was meant to be more precise. Embeddings alone can be a fifth of a small
+model."""
 
 _LAYER: Final = re.compile(r"blk\.(\d+)\.(.+)")
 
@@ -50,8 +51,8 @@ class GgufFile:
     @property
     def is_quantized(self) -> bool:
         sizes = {info.name: math.prod(info.shape) for info in self._infos.values() if len(info.shape) > 1}
-        kept = sum(size for name, size in sizes.items() if self._infos[name].type in KEPT)
-        return kept > 0 and kept >= _MOSTLY * sum(sizes.values())
+        quantized = sum(size for name, size in sizes.items() if self._infos[name].type in KERNEL_TYPES)
+        return quantized > 0 and quantized >= _MIN_QUANTIZED_SHARE * sum(sizes.values())
 
     def tensors(self) -> Iterator[_Tensor]:
         for info in self._infos.values():
@@ -70,7 +71,7 @@ class GgufFile:
         )
 
     def _rows(self, info: TensorInfo) -> _Rows:
-        """The tensor's bytes [rows, bytes of a row]; a vector has one element in each row."""
+        """The bytes of a tensor [rows, bytes per row]; a vector has one element per row."""
         if len(info.shape) == 1:
             return self._data[info.offset : info.offset + info.row_bytes].reshape(info.shape[0], -1)
         return self._data[info.offset :][: info.num_rows * info.row_bytes].reshape(info.num_rows, -1)
@@ -90,7 +91,7 @@ class _Tensor:
     rows: _Rows
     interleaved_heads: int | None
     offset: float
-    """What was added to each number"""
+    """Offset that was added to each element"""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -107,7 +108,7 @@ class _Tensor:
             target[part] = values - self.offset if self.offset else values
 
     def quantized(self) -> QuantizedRows | None:
-        if self.info.type not in KEPT:
+        if self.info.type not in KERNEL_TYPES:
             return None
         order = _row_order(len(self.rows), self.interleaved_heads) if self.interleaved_heads else slice(None)
         return read_blocks(self.rows[order], self.info.type)
@@ -116,12 +117,11 @@ class _Tensor:
         try:
             return dequantize(rows, self.info.type)
         except NotImplementedError as error:
-            stored = f"{self.info.name} is stored as {self.info.type.name}"
-            raise ModelLoadError(f"{stored}, which is not supported") from error
+            raise ModelLoadError(f"{self.info.name}: type {self.info.type.name} is not supported") from error
 
 
 def hugging_face_name(name: str, architecture: Architecture) -> str:
-    """The name of a tensor in a Hugging Face checkpoint; an unknown name stays as it is."""
+    """The Hugging Face name of a tensor; an unknown name is returned unchanged."""
     layer = _LAYER.fullmatch(name)
     prefix, rest = (f"model.layers.{layer[1]}.", layer[2]) if layer else ("", name)
     stem, dot, kind = rest.rpartition(".")
@@ -129,9 +129,9 @@ def hugging_face_name(name: str, architecture: Architecture) -> str:
 
 
 def _row_order(num_rows: int, num_heads: int) -> npt.NDArray[np.int64]:
-    """Where each row of a query or key projection is in the file.
+    """The position in the file of each row of a query or key projection.
 
-    llama.cpp rotates neighbouring pairs, Hugging Face the two halves of a head, so its converter interleaves the halves
-    (``permute`` in convert_hf_to_gguf.py); this undoes it.
+    llama.cpp rotates adjacent pairs, Hugging Face the two halves of a head. So llama.cpp's converter interleaves the
+    halves (``permute`` in convert_hf_to_gguf.py); this undoes it.
     """
     return np.arange(num_rows).reshape(num_heads, -1, 2).swapaxes(1, 2).ravel()

@@ -1,4 +1,4 @@
-"""Fills a model from a checkpoint. Each layer says which stored tensors it takes, and where they go."""
+"""Loads the weights of a model from a checkpoint. Each layer maps stored tensors to its parameters."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class Loadable(Protocol):
     """A layer with weights."""
 
     def stored_weights(self, path: str) -> Iterator[tuple[str, Tensor]]:
-        """The name of each stored tensor, and the part of this layer's weights that it fills.
+        """The name of each stored tensor, and the view of this layer's weights that it fills.
 
-        ``path`` is the layer's own place in the model, as in ``model.layers.0.mlp.down_proj``.
+        ``path`` is the path of this layer in the model, such as ``model.layers.0.mlp.down_proj``.
         """
 
 
 def load_weights(model: nn.Module, tensors: Iterable[StoredTensor], *, ignored: tuple[str, ...] = ()) -> None:
-    """Fill every weight of ``model``; names that end with one of ``ignored`` are passed over.
+    """Fill all weights of ``model``; unknown tensors whose names end with one of ``ignored`` are skipped.
 
-    Raises ``ModelLoadError`` if a tensor is missing, has the wrong shape or is not known to the model.
+    Raises ``ModelLoadError`` if a tensor is missing, has the wrong shape or is unknown.
     """
     destinations = destinations_of(model)
     shapes = {name: tuple(weights.shape) for name, weights in destinations.items()}
@@ -40,7 +40,7 @@ def match_weights(
 ) -> Iterator[StoredTensor]:
     """The stored tensors of a model whose weights have these names and ``shapes``.
 
-    Errors as in ``load_weights``; what is missing is known after the last tensor.
+    Raises as ``load_weights`` does; for missing tensors, after the last tensor.
     """
     missing = dict(shapes)
     for tensor in tensors:
@@ -48,13 +48,13 @@ def match_weights(
             _check_shape(tensor, missing.pop(tensor.name))
             yield tensor
         elif not tensor.name.endswith(ignored):
-            raise ModelLoadError(f"the checkpoint has {tensor.name}, which this architecture does not know")
+            raise ModelLoadError(f"unknown tensor in the checkpoint for this architecture: {tensor.name}")
     if missing:
-        raise ModelLoadError(f"the checkpoint lacks {listed(list(missing))}")
+        raise ModelLoadError(f"the checkpoint lacks {join_names(list(missing))}")
 
 
 def destinations_of(model: nn.Module) -> dict[str, Tensor]:
-    """The weights of a model, by the names that checkpoints give them."""
+    """The weights of a model, by checkpoint name."""
     layers = ((path, module) for path, module in model.named_modules() if isinstance(module, Loadable))
     return dict(pair for path, module in layers for pair in module.stored_weights(path))
 
@@ -64,7 +64,7 @@ def _check_shape(tensor: StoredTensor, expected: tuple[int, ...]) -> None:
         raise ModelLoadError(f"{tensor.name} has shape {tensor.shape}, expected {expected}")
 
 
-def listed(names: list[str], most: int = 5) -> str:
-    """Names for a message; only the first ``most`` of them."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+def join_names(names: list[str], limit: int = 5) -> str:
+    """Names for a message; at most ``limit`` of them."""
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more

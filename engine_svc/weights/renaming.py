@@ -1,4 +1,4 @@
-"""Tensors under other names than the checkpoint has for them."""
+"""Renames the tensors of a checkpoint."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine_svc.weights.quantized import QuantizedRows
 
 @dataclass(frozen=True, slots=True)
 class Renamed:
-    """See ``engine_svc.weights.checkpoint.StoredTensor``."""
+    """A stored tensor under another name (see ``engine_svc.weights.checkpoint.StoredTensor``)."""
 
     name: str
     stored: StoredTensor
@@ -30,7 +30,7 @@ class Renamed:
 
 
 def renamed(tensors: Iterable[StoredTensor], name: Callable[[str], str | None]) -> Iterator[StoredTensor]:
-    """The same tensors under the names that ``name`` gives them; None leaves one out."""
+    """The tensors renamed by ``name``, which maps a name to a new one, or to None to skip the tensor."""
     for tensor in tensors:
         if (new := name(tensor.name)) is not None:
             yield Renamed(new, tensor)

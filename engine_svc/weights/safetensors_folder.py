@@ -1,4 +1,4 @@
-"""A Hugging Face folder: config.json, generation_config.json and one or several .safetensors files."""
+"""A Hugging Face folder: config.json, generation_config.json and one or more .safetensors files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from engine_svc.weights.errors import ModelLoadError, check_is_file_itself, load_errors
+from engine_svc.weights.errors import ModelLoadError, check_not_lfs_pointer, load_errors
 from modelfiles.json_file import read_json
 from modelfiles.safetensors_files import weight_files
 from modelfiles.turn_ends import turn_ends_in
@@ -29,7 +29,7 @@ class SafetensorsFolder:
             self.config: dict[str, Any] = read_json(folder / "config.json")
         if "quantization_config" in self.config:
             raise ModelLoadError(
-                f"{folder}: quantised safetensors are not supported; use F32, F16, BF16 or a .gguf file"
+                f"{folder}: quantised safetensors are not supported; use F32, F16 or BF16, or a .gguf file"
             )
         with load_errors():
             self.eos_token_ids = tuple(sorted(turn_ends_in(folder)))
@@ -37,7 +37,7 @@ class SafetensorsFolder:
 
     def tensors(self) -> Iterator[_Tensor]:
         for path in self._files:
-            check_is_file_itself(path)
+            check_not_lfs_pointer(path)
             try:
                 with safe_open(path, framework="pt") as file:
                     yield from (_describe(path, file, name) for name in file.keys())  # noqa: SIM118 - not a mapping
@@ -59,7 +59,8 @@ class _Tensor:
     def copy_to(self, destination: Tensor) -> None:
         if self.element_type not in _ELEMENT_TYPES:
             raise ModelLoadError(
-                f"{self.path}: {self.name} is {self.element_type}; supported are {', '.join(_ELEMENT_TYPES)}"
+                f"{self.path}: dtype {self.element_type} of {self.name} is not supported; "
+                f"supported: {', '.join(_ELEMENT_TYPES)}"
             )
         destination.copy_(self.file.get_tensor(self.name))
 

@@ -1,4 +1,4 @@
-"""Where the model is that the settings name."""
+"""Locates the configured model on disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the benchmarks measure here: a tiny model, with the compiled kernels."""
+"""Benchmarks run on a tiny model, with the compiled kernels."""
 
 from __future__ import annotations
 

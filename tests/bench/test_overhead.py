@@ -9,7 +9,7 @@ from bench import overhead
 from engine_svc.kernels.library import Kernels
 
 
-def test_each_batch_has_a_row(
+def test_each_batch_size_has_a_row(
     kernels: Kernels, tiny_folder: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sizes = ["--prompt", "20", "--steps", "3", "--batches", "1", "40"]

@@ -12,19 +12,19 @@ from bench.quality import Predictions
 from engine_svc.kernels.library import Kernels
 
 
-def test_perplexity_is_the_number_of_tokens_that_are_equally_likely() -> None:
+def test_perplexity_of_n_equally_likely_tokens_is_n() -> None:
     assert Predictions([-math.log(5)] * 7, [0] * 7).perplexity == pytest.approx(5)
 
 
-def test_agreement_is_the_share_of_positions_with_the_same_likeliest_token() -> None:
+def test_top_1_agreement() -> None:
     exact, other = Predictions([-1.0] * 4, [1, 2, 3, 4]), Predictions([-2.0] * 4, [1, 2, 3, 5])
     assert other.agreement(exact) == 0.75
     assert exact.agreement(exact) == 1
 
 
-def test_every_token_of_a_piece_but_its_first_is_predicted() -> None:
-    assert list(quality._pieces(list(range(7)), 3)) == [[0, 1, 2], [3, 4, 5]]
-    assert list(quality._pieces(list(range(8)), 3)) == [[0, 1, 2], [3, 4, 5], [6, 7]]
+def test_chunks_of_one_token_are_left_out() -> None:
+    assert list(quality._chunks(list(range(7)), 3)) == [[0, 1, 2], [3, 4, 5]]
+    assert list(quality._chunks(list(range(8)), 3)) == [[0, 1, 2], [3, 4, 5], [6, 7]]
 
 
 def test_formats_are_compared_with_float32(

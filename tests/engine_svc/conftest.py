@@ -22,5 +22,5 @@ def _plain_logs() -> Iterator[None]:
 def kernels() -> Kernels:
     """The compiled kernels of this source."""
     if find_compiler() is None:
-        pytest.skip("there is no C++ compiler")
+        pytest.skip("no C++ compiler found")
     return Kernels(build())

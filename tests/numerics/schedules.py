@@ -1,4 +1,4 @@
-"""Random requests and schedules, for tests that outputs do not depend on the schedule."""
+"""Random requests and random schedules, for tests that outputs do not depend on the schedule."""
 
 from __future__ import annotations
 
@@ -23,130 +23,132 @@ PARAMS: list[dict[str, Any]] = [
     {"temperature": 0.0, "repetition_penalty": 1.3, "logit_bias": ((5, 3.0), (11, -4.0)), "logprobs": 5},
     {"temperature": 0.7, "n": 3, "repetition_penalty": 0.9, "prompt_logprobs": 5, "logprobs": 1},
 ]
-"""Every sampling parameter."""
+"""Sampling parameters that cover all features of the sampler."""
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """The parts of an output that must not depend on the schedule, choice by choice."""
+class Output:
+    """The parts of an output that must not depend on the schedule, per choice."""
 
     token_ids: tuple[tuple[int, ...], ...]
     logprobs: tuple[tuple[TokenLogprobs, ...], ...]
     prompt: tuple[tuple[int, TokenLogprobs], ...]
 
-    def after(self, count: int) -> Result:
-        """The rest of the only choice after this many tokens."""
-        return Result((self.token_ids[0][count:],), (self.logprobs[0][count:],), self.prompt)
+    def after(self, count: int) -> Output:
+        """The output of a request with one choice that is resumed after ``count`` tokens."""
+        return Output((self.token_ids[0][count:],), (self.logprobs[0][count:],), self.prompt)
 
 
-def result_of(answer: Answer) -> Result:
+def output_of(answer: Answer) -> Output:
     assert answer.error is None
     indices = sorted(answer.token_ids)
     chunks = [[chunk for chunk in answer.chunks if chunk.index == index] for index in indices]
-    return Result(
+    return Output(
         tuple(tuple(answer.token_ids[index]) for index in indices),
         tuple(tuple(entry for chunk in of_choice for entry in chunk.logprobs) for of_choice in chunks),
         tuple(zip(answer.prompt_token_ids, answer.prompt_logprobs, strict=True)),
     )
 
 
-def random_requests(chance: Random, *, vocab_size: int, most_prompt: int, most_output: int) -> list[Request]:
-    """One for each of ``PARAMS``; half of the prompts begin alike."""
-    beginning = [chance.randrange(vocab_size) for _ in range(most_prompt // 2)]
+def random_requests(rng: Random, *, vocab_size: int, max_prompt: int, max_output: int) -> list[Request]:
+    """One request for each of ``PARAMS``; about half of the prompts share a prefix."""
+    prefix = [rng.randrange(vocab_size) for _ in range(max_prompt // 2)]
     requests = []
     for params in PARAMS:
-        tail = [chance.randrange(vocab_size) for _ in range(chance.randint(1, most_prompt // 2))]
-        count = chance.randint(most_output // 2, most_output)
-        given = SamplingParams(max_tokens=count, min_tokens=count, seed=chance.randrange(2**53), **params)
-        prompt = [*beginning, *tail] if chance.random() < 0.5 else tail
+        tail = [rng.randrange(vocab_size) for _ in range(rng.randint(1, max_prompt // 2))]
+        count = rng.randint(max_output // 2, max_output)
+        given = SamplingParams(max_tokens=count, min_tokens=count, seed=rng.randrange(2**53), **params)
+        prompt = [*prefix, *tail] if rng.random() < 0.5 else tail
         requests.append(Request("r", tuple(prompt), given, frozenset([2])))
     return requests
 
 
-def alone(runner: Runner, requests: Iterable[Request], *, block_size: int) -> list[Result]:
-    """The output of each request alone, with its prompt computed at once and nothing cached."""
-    return [result_of(*run(runner, [request], block_size=block_size)) for request in requests]
+def run_alone(runner: Runner, requests: Iterable[Request], *, block_size: int) -> list[Output]:
+    """The output of each request run alone, without chunked prefill and prefix caching."""
+    return [output_of(*run(runner, [request], block_size=block_size)) for request in requests]
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Limits, and the arrivals of requests."""
+    """Scheduler limits, and arrivals of requests."""
 
     limits: dict[str, Any]
     arrivals: list[tuple[int, int]]
-    """Step and number of a request, in order; a request may come more than once."""
-    cuts: list[int]
-    """The number of output tokens after which each arrival is resumed; 0: a new request."""
+    """(step, index of a request), in order; a request may arrive more than once."""
+    resume_points: list[int]
+    """For each arrival, the number of output tokens after which it is resumed; 0: not resumed."""
 
 
 def random_schedule(
-    chance: Random, requests: list[Request], expected: list[Result], *, block_size: int, tight: bool, caching: bool
+    rng: Random, requests: list[Request], expected: list[Output], *, block_size: int, tight: bool, caching: bool
 ) -> Schedule:
-    """With ``tight`` there are few blocks and a large ``max_num_seqs``, so that sequences are preempted."""
-    max_num_seqs = 8 if tight else chance.choice([2, 3, 8])
+    """With ``tight`` there are few blocks and many sequences per step, so that sequences are preempted."""
+    max_num_seqs = 8 if tight else rng.choice([2, 3, 8])
     limits = {
         "block_size": block_size,
-        "num_blocks": _least_blocks(requests, block_size) if tight else 256,
+        "num_blocks": _min_blocks(requests, block_size) if tight else 256,
         "max_num_seqs": max_num_seqs,
-        "max_num_batched_tokens": chance.choice([max_num_seqs, 17, 64, 512]),
-        "chunk": chance.choice([2, 3, 7, 33, 512]),
+        "max_num_batched_tokens": rng.choice([max_num_seqs, 17, 64, 512]),
+        "chunk": rng.choice([2, 3, 7, 33, 512]),
         "caching": caching,
-        "speculation": chance.choice([None, Speculation(4, 64)]),
+        "speculation": rng.choice([None, Speculation(4, 64)]),
     }
-    numbers = [*range(len(requests)), *chance.choices(range(len(requests)), k=len(requests) // 2)]
-    chance.shuffle(numbers)
-    if tight:  # all at once, and many small ones begin together and grow
+    numbers = [*range(len(requests)), *rng.choices(range(len(requests)), k=len(requests) // 2)]
+    rng.shuffle(numbers)
+    if tight:  # all arrive at once, shortest prompts first, so that many start together and grow
         arrivals = [(0, number) for number in sorted(numbers, key=lambda n: len(requests[n].prompt_token_ids))]
     else:
-        arrivals = sorted((chance.choice([0, 0, chance.randint(1, 25)]), number) for number in numbers)
-    cuts = [_random_cut(chance, expected[number]) if place % 2 else 0 for place, (_, number) in enumerate(arrivals)]
-    return Schedule(limits, arrivals, cuts)
+        arrivals = sorted((rng.choice([0, 0, rng.randint(1, 25)]), number) for number in numbers)
+    resume_points = [
+        _random_resume_point(rng, expected[number]) if index % 2 else 0 for index, (_, number) in enumerate(arrivals)
+    ]
+    return Schedule(limits, arrivals, resume_points)
 
 
-def _least_blocks(requests: list[Request], block_size: int) -> int:
+def _min_blocks(requests: list[Request], block_size: int) -> int:
     longest = max(len(request.prompt_token_ids) + request.sampling_params.max_tokens for request in requests)
     return -(-longest // block_size)
 
 
-def _random_cut(chance: Random, expected: Result) -> int:
-    """Within the output of a request with one choice."""
-    return chance.randrange(1, len(expected.token_ids[0])) if len(expected.token_ids) == 1 else 0
+def _random_resume_point(rng: Random, expected: Output) -> int:
+    """A position within the output; 0 for a request with several choices."""
+    return rng.randrange(1, len(expected.token_ids[0])) if len(expected.token_ids) == 1 else 0
 
 
 @dataclass(slots=True)
-class Seen:
-    """Counts of the events that must not change an output."""
+class Coverage:
+    """Counts of the events that must not change outputs."""
 
     preemptions: int = 0
     cached_tokens: int = 0
     resumed: int = 0
     drafts: int = 0
-    """Accepted draft tokens."""
+    """Accepted draft tokens"""
 
     @property
-    def everything(self) -> bool:
+    def is_complete(self) -> bool:
         return min(self.preemptions, self.cached_tokens, self.resumed, self.drafts) > 0
 
 
-def play(
-    runner: Runner, schedule: Schedule, requests: list[Request], expected: list[Result], seen: Seen
-) -> Iterable[tuple[Result, Result]]:
-    """Run the requests as scheduled; returns each output and the expected one."""
+def run_schedule(
+    runner: Runner, schedule: Schedule, requests: list[Request], expected: list[Output], coverage: Coverage
+) -> Iterable[tuple[Output, Output]]:
+    """Run a schedule; returns the actual and the expected output of each arrival."""
     running = Running(runner, scheduler(**schedule.limits))
-    waiting = list(zip(schedule.arrivals, schedule.cuts, strict=True))
-    started: list[tuple[int, Result]] = []
+    waiting = list(zip(schedule.arrivals, schedule.resume_points, strict=True))
+    started: list[tuple[int, Output]] = []
     step = 0
     while waiting or not all(running.answers[group].is_over for group, _ in started):
         while waiting and waiting[0][0][0] <= step:
-            (_, number), cut = waiting.pop(0)
-            resumed = replace(requests[number], output_token_ids=expected[number].token_ids[0][:cut])
-            started.append((running.add(resumed), expected[number].after(cut) if cut else expected[number]))
-            seen.resumed += cut > 0
+            (_, number), resume_at = waiting.pop(0)
+            resumed = replace(requests[number], output_token_ids=expected[number].token_ids[0][:resume_at])
+            started.append((running.add(resumed), expected[number].after(resume_at) if resume_at else expected[number]))
+            coverage.resumed += resume_at > 0
         running.step()
         step += 1
     for answer in running.answers.values():
         assert answer.stats is not None
-        seen.preemptions += answer.stats.num_preemptions
-        seen.cached_tokens += answer.heads[0].num_cached_tokens
-        seen.drafts += sum(max(0, len(chunk.token_ids) - 1) for chunk in answer.chunks)
-    return [(result_of(running.answers[group]), wanted) for group, wanted in started]
+        coverage.preemptions += answer.stats.num_preemptions
+        coverage.cached_tokens += answer.heads[0].num_cached_tokens
+        coverage.drafts += sum(max(0, len(chunk.token_ids) - 1) for chunk in answer.chunks)
+    return [(output_of(running.answers[group]), expected_output) for group, expected_output in started]

@@ -1,6 +1,6 @@
-"""The output of transformers' ``generate`` for SmolLM2-135M-Instruct in float32, recorded because it takes minutes.
+"""Outputs of transformers' ``generate`` for SmolLM2-135M-Instruct in float32, recorded because that takes minutes.
 
-``python -m tests.numerics.smollm2_greedy FILE.gguf`` records anew.
+``python -m tests.numerics.smollm2_greedy FILE.gguf`` records them again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ TEXTS = [
 
 @dataclass(frozen=True, slots=True)
 class Greedy:
-    """A prompt and its greedy continuation, to its full length."""
+    """A prompt and its greedy output of ``NUM_TOKENS`` tokens."""
 
     prompt: list[int]
     output: list[int]

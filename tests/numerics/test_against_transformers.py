@@ -1,6 +1,6 @@
 """The float32 logits of every native family equal those of transformers, on tiny random checkpoints.
 
-Both by torch and by the compiled kernels.
+Both with torch and with the compiled kernels.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ LONGROPE = {
 }
 
 CONFIGS = {
-    "grouped heads": tiny.llama(),
-    "as many key heads as heads": tiny.llama(num_key_value_heads=4),
-    "one key head": tiny.llama(num_key_value_heads=1),
-    "three heads to a key head": tiny.llama(num_attention_heads=6, num_key_value_heads=2, head_dim=4),
+    "grouped-query attention": tiny.llama(),
+    "multi-head attention": tiny.llama(num_key_value_heads=4),
+    "multi-query attention": tiny.llama(num_key_value_heads=1),
+    "three query heads per KV head": tiny.llama(num_attention_heads=6, num_key_value_heads=2, head_dim=4),
     "tied embeddings": tiny.llama(tie_word_embeddings=True),
     "biases": tiny.llama(attention_bias=True, mlp_bias=True),
-    "a head size that is no power of two": tiny.llama(head_dim=10),
+    "head size not a power of two": tiny.llama(head_dim=10),
     "one layer, odd sizes": tiny.llama(num_hidden_layers=1, intermediate_size=37, vocab_size=101),
     "linear scaling": tiny.llama(rope_parameters={"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}),
     "llama 3 scaling": tiny.llama(rope_parameters=LLAMA3, head_dim=16),
-    "another base and epsilon": tiny.llama(
+    "other RoPE base and epsilon": tiny.llama(
         rope_parameters={"rope_type": "default", "rope_theta": 100.0}, rms_norm_eps=1e-2
     ),
     "mistral with a window": tiny.mistral(sliding_window=16),
-    "mistral with a window wider than the text": tiny.mistral(sliding_window=100),
+    "mistral with a window longer than the text": tiny.mistral(sliding_window=100),
     "mistral without a window": tiny.mistral(sliding_window=None),
     "qwen 2": tiny.qwen2(),
     "qwen 2, tied, another head size": tiny.qwen2(tie_word_embeddings=True, head_dim=10),
@@ -64,12 +64,12 @@ CONFIGS = {
     ),
     "gemma 2": tiny.gemma2(),
     "gemma 2, untied, another head size": tiny.gemma2(tie_word_embeddings=False, head_dim=10),
-    "gemma 2 with biases and without caps": tiny.gemma2(
+    "gemma 2 with biases and without soft caps": tiny.gemma2(
         attention_bias=True, attn_logit_softcapping=None, final_logit_softcapping=None
     ),
     "gemma 3": tiny.gemma3(),
     "gemma 3, untied, another head size": tiny.gemma3(tie_word_embeddings=False, head_dim=10),
-    "gemma 3 with stretched global positions": tiny.gemma3(
+    "gemma 3 with scaled RoPE in full layers": tiny.gemma3(
         rope_parameters={
             "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1_000_000.0},
             "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
@@ -78,13 +78,13 @@ CONFIGS = {
     ),
     "phi 3": tiny.phi3(),
     "phi 3, tied, with a window": tiny.phi3(tie_word_embeddings=True, sliding_window=16),
-    "phi 3 with heads rotated in part": tiny.phi3(
+    "phi 3 with partial rotary factor": tiny.phi3(
         hidden_size=40, rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.65}
     ),
-    "phi 3 made for long contexts": tiny.phi3(original_max_position_embeddings=64, rope_parameters=LONGROPE),
+    "phi 3 with longrope": tiny.phi3(original_max_position_embeddings=64, rope_parameters=LONGROPE),
     "olmo 2": tiny.olmo2(),
     "olmo 2, tied, biases": tiny.olmo2(tie_word_embeddings=True, attention_bias=True),
-    "olmo 2, as many key heads as heads": tiny.olmo2(num_key_value_heads=4, hidden_size=40),
+    "olmo 2, multi-head attention": tiny.olmo2(num_key_value_heads=4, hidden_size=40),
 }
 
 
@@ -99,7 +99,7 @@ def load(path: Path, format_: Format = Format.FLOAT32, backend: str = "reference
 
 @torch.inference_mode()
 def logits_of(executor: Executor, token_ids: torch.Tensor, steps: list[int]) -> torch.Tensor:
-    """Logits of all tokens of one sequence, computed in steps of these many tokens [tokens, vocab]"""
+    """Logits of all tokens of one sequence, computed in steps of these numbers of tokens [tokens, vocab]"""
     table = torch.arange(NUM_BLOCKS, dtype=torch.int32).flip(0)
     found, start = [], 0
     for count in steps:
@@ -134,7 +134,7 @@ def test_logits_equal(tmp_path: Path, config: PretrainedConfig, steps: list[int]
 
     logits = logits_of(decoder, token_ids, steps)
 
-    assert expected.std() > 0.5, "logits that say nothing would equal anything"
+    assert expected.std() > 0.5, "near-constant logits would make the comparison meaningless"
     torch.testing.assert_close(logits, expected, rtol=0, atol=1e-4)
 
 
@@ -143,11 +143,11 @@ IN_GGUF = {
     for name, config in CONFIGS.items()
     if not name.startswith("gemma") and name not in ("qwen 2 with a window", "qwen 3 with biases and a window")
 } | {
-    # The files do not say which layers have the window, nor the scale.
+    # GGUF files do not have the layer types and the scale; these configurations match what the reader assumes.
     "gemma 2": tiny.gemma2(query_pre_attn_scalar=6),
     "gemma 2, another head size": tiny.gemma2(head_dim=10, query_pre_attn_scalar=10),
     "gemma 3": tiny.gemma3(query_pre_attn_scalar=6, num_hidden_layers=7, layer_types=None),
-    "gemma 3, untied, with stretched global positions and a cap": tiny.gemma3(
+    "gemma 3, untied, with scaled RoPE in full layers and a soft cap": tiny.gemma3(
         head_dim=10,
         query_pre_attn_scalar=10,
         num_hidden_layers=7,
@@ -169,7 +169,7 @@ def test_a_gguf_file_gives_the_same_logits(tmp_path: Path, config: PretrainedCon
     torch.testing.assert_close(logits, expected_logits(model, token_ids), rtol=0, atol=1e-4)
 
 
-def test_a_folder_in_parts_gives_the_same_logits(tmp_path: Path) -> None:
+def test_a_sharded_folder_gives_the_same_logits(tmp_path: Path) -> None:
     model = tiny.random_model(tiny.llama())
     token_ids = torch.arange(LENGTH)
 
@@ -178,12 +178,21 @@ def test_a_folder_in_parts_gives_the_same_logits(tmp_path: Path) -> None:
     torch.testing.assert_close(logits, expected_logits(model, token_ids), rtol=0, atol=1e-4)
 
 
-NARROW = ["grouped heads", "biases", "mistral with a window", "qwen 3", "gemma 2", "gemma 3", "phi 3", "olmo 2"]
+NARROW = [
+    "grouped-query attention",
+    "biases",
+    "mistral with a window",
+    "qwen 3",
+    "gemma 2",
+    "gemma 3",
+    "phi 3",
+    "olmo 2",
+]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", NARROW)
-def test_bfloat16_is_as_near_to_float32_as_transformers_own(tmp_path: Path, name: str, backend: str) -> None:
+def test_bfloat16_error_is_as_small_as_in_transformers(tmp_path: Path, name: str, backend: str) -> None:
     config = CONFIGS[name]
     model = tiny.random_model(config)
     decoder = load(Path(tiny.save(model, tmp_path)), Format.BFLOAT16, backend)
@@ -199,10 +208,10 @@ def test_bfloat16_is_as_near_to_float32_as_transformers_own(tmp_path: Path, name
 @pytest.mark.skipif(KERNELS is None, reason="needs a compiler")
 @pytest.mark.parametrize(("format_", "worse"), [(Format.INT16, 2.0), (Format.INT8, 3.0)])
 @pytest.mark.parametrize("name", NARROW)
-def test_integers_are_about_as_near_to_float32_as_bfloat16(
+def test_quantisation_error_is_of_the_order_of_bfloat16(
     tmp_path: Path, name: str, format_: Format, worse: float
 ) -> None:
-    """Here the weights are rounded to 8 bits too, which costs more than the activations of 15."""
+    """The weights are rounded to 8 bits too, which causes more error than activations of 15 bits."""
     config = CONFIGS[name]
     model = tiny.random_model(config)
     decoder = load(Path(tiny.save(model, tmp_path)), format_, "cpu")
@@ -218,7 +227,7 @@ def test_integers_are_about_as_near_to_float32_as_bfloat16(
 @pytest.mark.skipif(KERNELS is None, reason="needs a compiler")
 @pytest.mark.parametrize("format_", [Format.FLOAT32, Format.BFLOAT16, Format.INT16, Format.INT8])
 @pytest.mark.parametrize("name", NARROW)
-def test_kernels_give_the_same_bits_in_any_steps(tmp_path: Path, name: str, format_: Format) -> None:
+def test_kernels_are_bit_for_bit_equal_for_any_steps(tmp_path: Path, name: str, format_: Format) -> None:
     config = CONFIGS[name]
     decoder = load(Path(tiny.save(tiny.random_model(config), tmp_path)), format_, "cpu")
     token_ids = torch.arange(LENGTH) * 7 % config.vocab_size
@@ -229,5 +238,5 @@ def test_kernels_give_the_same_bits_in_any_steps(tmp_path: Path, name: str, form
 
 
 def error(logits: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
-    """Root of the mean square."""
+    """Root mean square."""
     return (logits - truth).square().mean().sqrt()

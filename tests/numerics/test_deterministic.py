@@ -1,7 +1,7 @@
-"""With ``deterministic``, the output of a request is a function of the request alone, to the last bit.
+"""Batch invariance: the output of a request is a function of the request alone, bit for bit.
 
-Everything that must change nothing is varied at once: who else is there and since when, chunks, budgets, block sizes,
-preemption, the prefix cache, threads, and being resumed at any token.
+Varied at once: the other requests and their arrivals, chunk sizes, token budgets, block sizes, preemption, prefix
+caching, threads, and resumption at any token.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from engine_svc.kernels.build import build, find_compiler
 from engine_svc.runners.interface import Runner
 from tests.engine_svc import tiny
 from tests.engine_svc.running import load
-from tests.numerics.schedules import PARAMS, Result, Seen, alone, play, random_requests, random_schedule
+from tests.numerics.schedules import PARAMS, Coverage, Output, random_requests, random_schedule, run_alone, run_schedule
 
 ROUNDS: list[dict[str, Any]] = [
     {"block_size": 1, "tight": False, "caching": True},
@@ -44,7 +44,7 @@ def _threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-# The kernels need no flag for it.
+# The compiled kernels are batch-invariant without the flag.
 KINDS: dict[str, dict[str, Any]] = {
     "torch float32": {"attention_backend": "reference", "dtype": "float32", "deterministic": True},
     "torch bfloat16": {"attention_backend": "reference", "dtype": "bfloat16", "deterministic": True},
@@ -57,74 +57,74 @@ KINDS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module", params=list(KINDS.values()), ids=list(KINDS))
 def kind(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """An executor with its precision and quantisation."""
+    """Backend, precision and quantisation."""
     if request.param["attention_backend"] == "cpu":
         if find_compiler() is None:
-            pytest.skip("there is no C++ compiler")
+            pytest.skip("no C++ compiler found")
         build()
     return dict(request.param)
 
 
-def assert_the_same(found: Result, wanted: Result, what: str) -> None:
-    assert found.token_ids == wanted.token_ids, what
-    assert found.logprobs == wanted.logprobs, what
-    assert found.prompt == wanted.prompt, what
+def assert_identical(found: Output, expected_output: Output, what: str) -> None:
+    assert found.token_ids == expected_output.token_ids, what
+    assert found.logprobs == expected_output.logprobs, what
+    assert found.prompt == expected_output.prompt, what
 
 
 @pytest.mark.parametrize("config", FAMILIES.values(), ids=FAMILIES.keys())
-def test_an_answer_depends_on_its_request_alone(tmp_path: Path, config: PretrainedConfig, kind: dict[str, Any]) -> None:
-    chance = Random(f"{config.model_type} {kind}")
+def test_output_is_a_function_of_the_request(tmp_path: Path, config: PretrainedConfig, kind: dict[str, Any]) -> None:
+    rng = Random(f"{config.model_type} {kind}")
     folder = tiny.save(tiny.random_model(config), tmp_path)
 
     def loaded(block_size: int, num_threads: int) -> Runner:
         return load(folder, **kind, block_size=block_size, num_threads=num_threads, num_blocks=256)
 
-    requests = random_requests(chance, vocab_size=101, most_prompt=32, most_output=16)
-    expected = alone(loaded(4, 1), requests, block_size=4)
+    requests = random_requests(rng, vocab_size=101, max_prompt=32, max_output=16)
+    expected = run_alone(loaded(4, 1), requests, block_size=4)
     assert [len(one.token_ids) for one in expected] == [params.get("n", 1) for params in PARAMS]
-    seen = Seen()
+    coverage = Coverage()
     for number, limits in enumerate(chain(ROUNDS, repeat(ROUNDS[-1], 9))):
-        if number >= len(ROUNDS) and seen.everything:
+        if number >= len(ROUNDS) and coverage.is_complete:
             break
-        runner = loaded(limits["block_size"], chance.choice([1, 2]))
+        runner = loaded(limits["block_size"], rng.choice([1, 2]))
         assert runner.info.batch_invariant
-        schedule = random_schedule(chance, requests, expected, **limits)
-        for found, wanted in play(runner, schedule, requests, expected, seen):
-            assert_the_same(found, wanted, str(schedule))
-    assert seen.everything, str(seen)
+        schedule = random_schedule(rng, requests, expected, **limits)
+        for found, expected_output in run_schedule(runner, schedule, requests, expected, coverage):
+            assert_identical(found, expected_output, str(schedule))
+    assert coverage.is_complete, str(coverage)
 
 
 @pytest.mark.parametrize("config", [FAMILIES["llama"], FAMILIES["gemma2"]], ids=["llama", "gemma2"])
-def test_without_the_flag_rounding_is_all_that_differs(tmp_path: Path, config: PretrainedConfig) -> None:
-    """Seeds, penalties and log probabilities read the whole history there too."""
-    chance = Random(config.model_type)
+def test_without_the_flag_outputs_differ_by_rounding_only(tmp_path: Path, config: PretrainedConfig) -> None:
+    """Seeds, penalties and log probabilities read the whole history without the flag too."""
+    rng = Random(config.model_type)
     runner = load(tiny.save(tiny.random_model(config), tmp_path), attention_backend="reference", num_blocks=256)
-    requests = random_requests(chance, vocab_size=101, most_prompt=32, most_output=16)
-    expected = alone(runner, requests, block_size=4)
+    requests = random_requests(rng, vocab_size=101, max_prompt=32, max_output=16)
+    expected = run_alone(runner, requests, block_size=4)
     assert not runner.info.batch_invariant
 
     for caching in (False, True):
-        schedule = random_schedule(chance, requests, expected, block_size=4, tight=True, caching=caching)
-        for found, wanted in play(runner, schedule, requests, expected, Seen()):
-            assert found.token_ids == wanted.token_ids, str(schedule)
-            assert numbers(found) == pytest.approx(numbers(wanted), abs=1e-4)
+        schedule = random_schedule(rng, requests, expected, block_size=4, tight=True, caching=caching)
+        for found, expected_output in run_schedule(runner, schedule, requests, expected, Coverage()):
+            assert found.token_ids == expected_output.token_ids, str(schedule)
+            assert logprobs_of(found) == pytest.approx(logprobs_of(expected_output), abs=1e-4)
 
 
-def numbers(result: Result) -> list[float]:
-    """All log probabilities, one after the other."""
-    told = [*(entry for choice in result.logprobs for entry in choice), *(entry for _, entry in result.prompt)]
-    return [value for entry in told for value in (entry.logprob, *(logprob for _, logprob in entry.top))]
+def logprobs_of(output: Output) -> list[float]:
+    """All log probabilities, concatenated."""
+    entries = [*(entry for choice in output.logprobs for entry in choice), *(entry for _, entry in output.prompt)]
+    return [value for entry in entries for value in (entry.logprob, *(logprob for _, logprob in entry.top))]
 
 
-def test_real_weights_are_deterministic(smollm2: Path, kind: dict[str, Any]) -> None:
-    chance = Random(str(kind))
+def test_output_is_a_function_of_the_request_with_real_weights(smollm2: Path, kind: dict[str, Any]) -> None:
+    rng = Random(str(kind))
     runner = load(str(smollm2), **kind, block_size=5, num_threads=2, num_blocks=256)
-    requests = random_requests(chance, vocab_size=49152, most_prompt=30, most_output=5)[:4]
-    expected = alone(runner, requests, block_size=5)
-    seen = Seen()
+    requests = random_requests(rng, vocab_size=49152, max_prompt=30, max_output=5)[:4]
+    expected = run_alone(runner, requests, block_size=5)
+    coverage = Coverage()
 
-    schedule = random_schedule(chance, requests, expected, block_size=5, tight=True, caching=True)
-    for found, wanted in play(runner, schedule, requests, expected, seen):
-        assert_the_same(found, wanted, str(schedule))
+    schedule = random_schedule(rng, requests, expected, block_size=5, tight=True, caching=True)
+    for found, expected_output in run_schedule(runner, schedule, requests, expected, coverage):
+        assert_identical(found, expected_output, str(schedule))
 
-    assert seen.resumed > 0
+    assert coverage.resumed > 0

@@ -1,4 +1,4 @@
-"""Embeddings equal those of transformers, of tiny random checkpoints and of a real model."""
+"""Embeddings equal those of transformers, for tiny random checkpoints and a real model."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import torch
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, PretrainedConfig
 
 from engine_svc.embedding.embedder import Embedder
+from engine_svc.embedding.embedder_loader import load_embedder
 from engine_svc.embedding.interface import EmbeddingParams, Pooling, Vector
-from engine_svc.embedding.loading import load_embedder
 from engine_svc.kernels.library import load_kernels
 from tests.engine_svc import tiny, tiny_encoders
 
@@ -21,17 +21,17 @@ POOLINGS: tuple[Pooling, ...] = ("cls", "mean", "last")
 
 ENCODERS = {
     "bert": tiny_encoders.bert(),
-    "bert, one head, another epsilon": tiny_encoders.bert(num_attention_heads=1, layer_norm_eps=1e-2),
-    "bert, an odd head size, one layer": tiny_encoders.bert(hidden_size=28, num_hidden_layers=1),
+    "bert, one head, other epsilon": tiny_encoders.bert(num_attention_heads=1, layer_norm_eps=1e-2),
+    "bert, odd head size, one layer": tiny_encoders.bert(hidden_size=28, num_hidden_layers=1),
     "roberta": tiny_encoders.roberta(),
-    "roberta with other padding": tiny_encoders.roberta(pad_token_id=4),
+    "roberta with other padding id": tiny_encoders.roberta(pad_token_id=4),
     "xlm-roberta": tiny_encoders.xlm_roberta(),
 }
 DECODERS = {
     "llama": tiny.llama(),
     "qwen 3, tied": tiny.qwen3(tie_word_embeddings=True),
     "mistral with a window": tiny.mistral(),
-    "gemma 2, windows and caps": tiny.gemma2(),
+    "gemma 2, windows and soft caps": tiny.gemma2(),
 }
 
 
@@ -42,7 +42,7 @@ def load(folder: Path, **options: Any) -> Embedder:
 
 @torch.inference_mode()
 def expected(model: Any, text: list[int], pooling: Pooling, *, normalize: bool = True) -> Vector:
-    """The vector of a text alone; ``model`` has no head."""
+    """The vector of a text, computed alone; ``model`` has no head."""
     hidden: torch.Tensor = model(torch.tensor([text])).last_hidden_state[0].float()
     vector = {"cls": hidden[0], "mean": hidden.mean(0), "last": hidden[-1]}[pooling]
     return np.asarray(vector / vector.norm() if normalize else vector)
@@ -53,7 +53,7 @@ def assert_equal(embedder: Embedder, model: Any, pooling: Pooling, **params: Any
 
     for text, vector in zip(TEXTS, vectors, strict=True):
         np.testing.assert_allclose(vector, expected(model, text, pooling, **params), rtol=0, atol=1e-5)
-    assert np.abs(vectors[0] - vectors[2]).max() > 0.01, "vectors that say nothing would equal anything"
+    assert np.abs(vectors[0] - vectors[2]).max() > 0.01, "near-equal vectors would make the comparison meaningless"
 
 
 @pytest.mark.parametrize("config", ENCODERS.values(), ids=ENCODERS.keys())
@@ -68,14 +68,14 @@ def test_encoders(tmp_path: Path, config: PretrainedConfig) -> None:
 
 
 @pytest.mark.parametrize("config", [tiny_encoders.bert(), tiny_encoders.xlm_roberta()], ids=lambda c: c.model_type)
-def test_an_encoder_below_a_masked_lm_head(tmp_path: Path, config: PretrainedConfig) -> None:
+def test_an_encoder_with_a_masked_lm_head(tmp_path: Path, config: PretrainedConfig) -> None:
     model = tiny_encoders.random_encoder(config, AutoModelForMaskedLM)
 
     assert_equal(load(Path(tiny.save(model, tmp_path))), model.base_model, "mean")
 
 
 @pytest.mark.parametrize("config", DECODERS.values(), ids=DECODERS.keys())
-@pytest.mark.parametrize("with_head", [True, False], ids=["whole", "without output matrix"])
+@pytest.mark.parametrize("with_head", [True, False], ids=["with LM head", "without LM head"])
 @pytest.mark.parametrize("backend", ["reference", "auto"])
 def test_decoders(tmp_path: Path, config: PretrainedConfig, with_head: bool, backend: str) -> None:
     model = tiny.random_model(config)
@@ -87,7 +87,7 @@ def test_decoders(tmp_path: Path, config: PretrainedConfig, with_head: bool, bac
 
 @pytest.mark.skipif(load_kernels() is None, reason="no kernels are built")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_compiled_decoders_vectors_have_the_same_bits_in_any_batch(tmp_path: Path, dtype: str) -> None:
+def test_vectors_of_a_compiled_decoder_are_batch_invariant(tmp_path: Path, dtype: str) -> None:
     folder = Path(tiny.save(tiny.random_model(tiny.qwen3()), tmp_path))
     embedder = load(folder, dtype=dtype, attention_backend="cpu")
 
@@ -103,7 +103,7 @@ def test_a_decoder_from_a_gguf_file(tmp_path: Path) -> None:
     assert_equal(load(Path(tiny.save_gguf(model, tmp_path / "tiny.gguf"))), model.base_model, "last")
 
 
-def test_bfloat16_is_as_near_to_float32_as_transformers_own(tmp_path: Path) -> None:
+def test_bfloat16_error_is_as_small_as_in_transformers(tmp_path: Path) -> None:
     model = tiny_encoders.random_encoder(tiny_encoders.bert())
     embedder = load(Path(tiny.save(model, tmp_path)), dtype="bfloat16")
     truth = [expected(model, text, "mean") for text in TEXTS]
@@ -143,9 +143,7 @@ def test_a_real_model(minilm: Path, minilm_texts: list[list[int]]) -> None:
     assert vectors[0] @ vectors[2] < 0.2
 
 
-def test_a_real_models_vectors_do_not_depend_on_the_others_in_the_pass(
-    minilm: Path, minilm_texts: list[list[int]]
-) -> None:
+def test_vectors_of_a_real_model_do_not_depend_on_the_other_texts(minilm: Path, minilm_texts: list[list[int]]) -> None:
     embedder = load_embedder(model=str(minilm))
 
     together = embedder.embed(minilm_texts)

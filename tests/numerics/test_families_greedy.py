@@ -1,6 +1,6 @@
-"""Every family has transformers' greedy output through the whole engine: chunks, cache, batches, preemption.
+"""Greedy outputs of every family equal transformers, through the whole engine: chunks, cache, batches, preemption.
 
-The native ones, and those that transformers computes on our attention.
+Native families, and those computed by transformers on our attention.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.engine_svc import foreign, tiny
 from tests.engine_svc.running import greedy, load, num_preemptions, outputs, run
 
 NUM_TOKENS = 20
-# Longer than the windows, of about the size, and shorter.
+# Longer than the windows, about as long, and shorter.
 PROMPTS = [[7 * i % 97 for i in range(40)], [5 * i % 97 for i in range(17)], [9, 4, 11]]
 FAMILIES = {
     "llama": tiny.llama(),
@@ -32,7 +32,7 @@ FAMILIES = {
 
 @torch.inference_mode()
 def expected_output(model: Any, prompt: list[int]) -> list[int]:
-    """The greedy continuation of the prompt, without any cache."""
+    """The greedy output, without a KV cache."""
     token_ids = list(prompt)
     for _ in range(NUM_TOKENS):
         token_ids.append(int(model(torch.tensor([token_ids])).logits[0, -1].argmax()))
@@ -48,8 +48,8 @@ def test_greedy_ids_equal(tmp_path: Path, config: PretrainedConfig) -> None:
 
     together = run(runner, requests)
     alone = [outputs(run(runner, [request], chunk=5))[0] for request in requests]
-    crowded = run(runner, requests, num_blocks=22, chunk=3, caching=True)
+    preempted = run(runner, requests, num_blocks=22, chunk=3, caching=True)
 
     assert runner.info.model_type == config.model_type
-    assert outputs(together) == alone == outputs(crowded) == expected
-    assert num_preemptions(crowded) > 0
+    assert outputs(together) == alone == outputs(preempted) == expected
+    assert num_preemptions(preempted) > 0

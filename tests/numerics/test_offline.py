@@ -1,4 +1,4 @@
-"""SmolLM2 in this process gives the output recorded from transformers."""
+"""Offline outputs of SmolLM2 equal the recorded outputs of transformers."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def llm(smollm2: Path) -> Iterator[LLM]:
 
 
 def expected(llm: LLM, greedy: list[Greedy]) -> list[tuple[list[int], str]]:
-    begun = [one.output[:NUM_TOKENS] for one in greedy]
-    return [(token_ids, llm.get_tokenizer().decode(token_ids, skip_special_tokens=True)) for token_ids in begun]
+    truncated = [one.output[:NUM_TOKENS] for one in greedy]
+    return [(token_ids, llm.get_tokenizer().decode(token_ids, skip_special_tokens=True)) for token_ids in truncated]
 
 
 def test_texts(llm: LLM) -> None:
@@ -36,7 +36,7 @@ def test_chats(llm: LLM) -> None:
     assert [(one["token_ids"], one["text"]) for one in outputs] == expected(llm, recorded()[:4])
 
 
-def test_an_answer_ends_by_itself(llm: LLM) -> None:
+def test_an_output_ends_with_finish_reason_stop(llm: LLM) -> None:
     (output,) = llm.chat([{"role": "user", "content": CHATS[0]}], SamplingParams(temperature=0.0, max_tokens=None))
     assert output["text"] == "The capital of France is Paris."
     assert output["finish_reason"] == "stop"

@@ -1,4 +1,4 @@
-"""Greedy tokens of SmolLM2 in float32 equal those of transformers, however the requests are scheduled."""
+"""Greedy outputs of SmolLM2 in float32 equal those of transformers, for any schedule."""
 
 from __future__ import annotations
 
@@ -33,30 +33,30 @@ def greedy() -> list[Greedy]:
 
 
 def requests(greedy: list[Greedy]) -> list[Request]:
-    """The recording has the full length, so no output may end earlier here either."""
+    """``min_tokens`` is set, because the recording was made to the full length."""
     params = SamplingParams(temperature=0.0, max_tokens=NUM_TOKENS, min_tokens=NUM_TOKENS)
     return [Request("r", tuple(one.prompt), params, END) for one in greedy]
 
 
 @torch.inference_mode()
-def best_continuations(model: Any, one: Greedy) -> list[int]:
-    """The best token after the prompt, and after each token of the output but the last."""
+def top1_continuations(model: Any, one: Greedy) -> list[int]:
+    """The top-1 token after the prompt, and after each token of the output except the last."""
     logits = model(torch.tensor([one.prompt + one.output[:-1]])).logits[0, len(one.prompt) - 1 :]
     logits[:, list(END)] = -torch.inf
     token_ids: list[int] = logits.argmax(dim=-1).tolist()
     return token_ids
 
 
-def test_the_recording_is_what_transformers_generates(greedy: list[Greedy], transformers_model: Any) -> None:
+def test_the_recording_equals_transformers(greedy: list[Greedy], transformers_model: Any) -> None:
     assert len(greedy) == 20
     assert all(len(one.output) == NUM_TOKENS for one in greedy)
     for one in greedy:
-        # Every token is the best after those before it: that is what greedy generation yields.
-        assert best_continuations(transformers_model, one) == one.output
+        # Greedy: every token is the top-1 token after the previous ones.
+        assert top1_continuations(transformers_model, one) == one.output
     assert generate(transformers_model, greedy[0].prompt) == greedy[0].output
 
 
-def test_bfloat16_still_knows_the_capital_of_france(smollm2: Path, greedy: list[Greedy]) -> None:
+def test_bfloat16_answers_the_capital_of_france(smollm2: Path, greedy: list[Greedy]) -> None:
     runner = load(str(smollm2), dtype="bfloat16", block_size=16, num_threads=None)
     paris = 7042
 
@@ -87,7 +87,7 @@ def test_in_a_batch_of_20(runner: Runner, greedy: list[Greedy], options: dict[st
 
 
 @pytest.mark.slow
-def test_with_draft_tokens(runner: Runner, greedy: list[Greedy]) -> None:
+def test_with_speculation(runner: Runner, greedy: list[Greedy]) -> None:
     repetitive = [one for one in greedy if len(set(one.output)) < 25]
     assert len(repetitive) == 5
 

@@ -12,7 +12,7 @@ from engine_svc.attention.cpu import reason_against_kernel
 from engine_svc.executors.cpu.weights import PackedWeights
 from engine_svc.kernels import structures
 from engine_svc.layers.rotary import RotaryEmbedding
-from engine_svc.models.config import DecoderConfig, HeadNorms
+from engine_svc.models.config import DecoderConfig, QKNorm
 from engine_svc.models.layout import (
     FINAL_NORM,
     LayerLayout,
@@ -23,15 +23,15 @@ from engine_svc.models.layout import (
 from engine_svc.models.precision import DTYPES
 
 _ACTIVATIONS: Final = {"silu": 0, "gelu_pytorch_tanh": 1}
-_HEAD_NORMS: Final = {HeadNorms.NONE: 0, HeadNorms.EACH: 1, HeadNorms.TOGETHER: 2}
+_QK_NORM: Final = {QKNorm.NONE: 0, QKNorm.PER_HEAD: 1, QKNorm.ALL_HEADS: 2}
 
 
 def reason_against_cpu(config: DecoderConfig, dtype: torch.dtype) -> str | None:
     """Why the kernels do not support such a decoder, None if they do; ``dtype`` is that of the KV cache."""
     if config.activation not in _ACTIVATIONS:
         return f"activation {config.activation}"
-    if config.head_norms not in _HEAD_NORMS:
-        return f"norms of {config.head_norms.value}"
+    if config.qk_norm not in _QK_NORM:
+        return f"QK norm {config.qk_norm.value}"
     return reason_against_kernel(config.head_dim, dtype)
 
 
@@ -64,7 +64,7 @@ class DecoderStructure:
             intermediate_size=config.intermediate_size,
             format=weights.format,
             activation=_ACTIVATIONS[config.activation],
-            head_norms=_HEAD_NORMS[config.head_norms],
+            qk_norm=_QK_NORM[config.qk_norm],
             eps=config.norm.eps,
             embedding_scale=embedding_scale(config, DTYPES[weights.format]),
             logit_softcap=config.logit_softcap or 0.0,
@@ -111,4 +111,4 @@ def _norms(names: LayerLayout) -> dict[str, str | None]:
 
 
 def _rope(rotary: RotaryEmbedding) -> structures.Rope:
-    return structures.Rope(rotary.inv_freq.data_ptr(), len(rotary.inv_freq), rotary.magnitude)
+    return structures.Rope(rotary.inv_freq.data_ptr(), len(rotary.inv_freq), rotary.attention_factor)

@@ -24,7 +24,7 @@ from engine_svc.models.config import RawConfig
 from engine_svc.models.precision import DTYPES, resolve_format
 from engine_svc.models.registry import reason_against_native
 from engine_svc.weights.errors import ModelLoadError
-from engine_svc.weights.loading import listed
+from engine_svc.weights.loading import join_names
 
 
 def load_transformers(request: LoadRequest) -> TransformersExecutor:
@@ -109,7 +109,7 @@ def _load(
     found: dict[str, set[str]] = loaded[1]
     for reason, names in (("lacks", found["missing_keys"]), ("has unknown", found["unexpected_keys"])):
         if names:
-            raise ModelLoadError(f"{folder} {reason} {listed(sorted(names))}")
+            raise ModelLoadError(f"{folder} {reason} {join_names(sorted(names))}")
     return model
 
 

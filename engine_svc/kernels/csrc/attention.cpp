@@ -1,8 +1,8 @@
-// Attention alone, for models whose other layers are computed by torch.
+// Attention only, for models whose other layers are computed by torch.
 
 #include "attention.h"
 
-// Keeps the new keys and values, then attends. `window` 0: none.
+// Writes the new keys and values to the KV cache, then attends. `window` 0: no sliding window.
 extern "C" void pellucid_attend(const PellucidAttention* shape, const PellucidBatch* batch, void* cache, int32_t window,
                                 const PellucidRows* query, const PellucidRows* key, const PellucidRows* value,
                                 const PellucidRows* out) {

@@ -1,11 +1,11 @@
-// Attention over a paged cache: one pass over the keys with a running softmax, in float32.
+// Paged attention: one pass over the keys with an online softmax, in float32.
 //
-// What a query gets is a function of its own keys alone, to the last bit: keys are taken in tiles that begin at
-// multiples of kTileKeys of the sequence, whatever the blocks they lie in, and every sum runs in one fixed order,
-// whichever other queries, sequences or threads there are.
+// It is batch-invariant: the output for a query depends on its own keys only, bit for bit. Keys are processed in tiles
+// that start at multiples of kTileKeys of the sequence, for any block layout, and every sum has one fixed order,
+// independent of other queries, sequences and threads.
 //
-// For each block and key-value head the cache holds the keys as words [head_dim / per_word][block_size] and then the
-// values as words [block_size / per_word][head_dim], so that neither must be transposed to be multiplied.
+// For each block and KV head the cache holds the keys as words [head_dim / per_word][block_size], then the values as
+// words [block_size / per_word][head_dim], so that neither needs to be transposed for the product.
 
 #pragma once
 
@@ -22,14 +22,14 @@ namespace pellucid {
 
 constexpr int kParts = 4;
 constexpr int kTileKeys = kParts * kLanes;
-constexpr int kLineWords = 16;  // of the processor's cache
-constexpr int kItemRows = 64;  // about so many queries are attended at a time
-constexpr int kMostRows = kRegisters / 8;  // so many of them in registers: half hold sums
+constexpr int kLineWords = 16;  // words of a CPU cache line
+constexpr int kItemRows = 64;  // approximate number of query rows of a work item
+constexpr int kMaxRows = kRegisters / 8;  // query rows per register tile: sums take half of the registers
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 inline int round_up(int x, int multiple) { return (x + multiple - 1) / multiple * multiple; }
 
-// Where a head's keys and values lie in the cache of one layer.
+// Locates the keys and values of a head in the KV cache of one layer.
 template <typename T>
 class Cache {
  public:
@@ -68,7 +68,7 @@ class Cache {
   int64_t key_words_, head_words_;
 };
 
-// As many keys as a vector has lanes, and their values.
+// One vector of keys (kLanes keys), and their values.
 struct Part {
   const uint32_t* keys;  // words [head_dim / per_word][lanes], rows `key_stride` apart
   int64_t key_stride;
@@ -76,14 +76,14 @@ struct Part {
   int64_t value_stride;
 };
 
-// Finds the keys of one sequence and head, a vector at a time: in the cache where they lie as they are needed, else
-// copied, with zeros for what is not there.
+// Reads the keys and values of one sequence and head, one vector of keys at a time: in place where the layout of the
+// cache allows, else from a copy that is padded with zeros.
 template <typename T>
-class Reader {
+class KVReader {
  public:
   static constexpr int kPerWord = Element<T>::kPerWord;
 
-  Reader(const Cache<T>& cache, const int32_t* table, int head, int head_dim)
+  KVReader(const Cache<T>& cache, const int32_t* table, int head, int head_dim)
       : cache_(cache),
         table_(table),
         head_(head),
@@ -92,7 +92,7 @@ class Reader {
         whole_blocks_(cache.block_size() % kLanes == 0 && head_dim % kLanes == 0),
         copies_(new uint32_t[size_t(kParts) * copy_words()]) {}
 
-  // The keys from `first` on, a multiple of the lanes, of which those from `end` on must not be seen.
+  // Keys from `first` (a multiple of kLanes) on; keys from `end` on are not read.
   Part read(int index, int first, int end) {
     if (!whole_blocks_ || first + kLanes > end) return copy(&copies_[size_t(index) * copy_words()], first, end);
     const int block_size = cache_.block_size();
@@ -102,8 +102,8 @@ class Reader {
     return {cache_.keys(block, head_) + offset, block_size, values, head_dim_};
   }
 
-  // Asks the memory for the tile that comes next: the processor cannot guess in which blocks it lies.
-  void fetch(int first, int end) const {
+  // Prefetches the next tile: the hardware prefetcher cannot follow the block table.
+  void prefetch(int first, int end) const {
     const int block_size = cache_.block_size();
     if (block_size > kTileKeys) return;
     for (int key = first; key < std::min(first + kTileKeys, end); key += block_size) {
@@ -142,17 +142,17 @@ class Reader {
   std::unique_ptr<uint32_t[]> copies_;  // never read before it is written
 };
 
-// A query and what is known of its result so far.
+// A query row and the state of its online softmax.
 template <typename T>
 struct Row {
   const T* query;
   T* out;
-  int first, last;  // keys that it sees
-  float most = -kInfinity;
+  int first, last;  // positions of the keys that it attends to
+  float max_score = -kInfinity;
   float sum = 0.0f;
 };
 
-// Some queries of one sequence which share a key-value head.
+// A work item: queries of one sequence that share a KV head.
 struct Item {
   int sequence, kv_head;
   int first_token, end_token;  // in the batch
@@ -171,10 +171,10 @@ class Attention {
         group_(shape.num_heads / shape.num_kv_heads),
         width_(round_up(shape.head_dim, kLanes)) {}
 
-  // On the threads of a team: keep the new keys and values, then attend.
+  // On all threads of a team: writes the new keys and values to the cache, then attends.
   void run(Team& team, const PellucidRows& query, const PellucidRows& key, const PellucidRows& value,
            const PellucidRows& out) const {
-    team.share(batch_.num_tokens, [&](int token) { put(token, key, value); });
+    team.parallel_for(batch_.num_tokens, [&](int token) { put(token, key, value); });
     attend(team, query, out);
   }
 
@@ -185,8 +185,8 @@ class Attention {
   }
 
   void attend(Team& team, const PellucidRows& query, const PellucidRows& out) const {
-    const std::vector<Item> items = cut();
-    team.share(static_cast<int>(items.size()), [&](int index) { attend(items[index], query, out); });
+    const std::vector<Item> items = split();
+    team.parallel_for(static_cast<int>(items.size()), [&](int index) { attend(items[index], query, out); });
   }
 
  private:
@@ -194,7 +194,7 @@ class Attention {
     return static_cast<T*>(rows.data) + token * rows.stride + int64_t{head} * shape_.head_dim;
   }
 
-  std::vector<Item> cut() const {
+  std::vector<Item> split() const {
     const int tokens_per_item = std::max(1, kItemRows / group_);
     std::vector<Item> items;
     for (int sequence = 0; sequence < batch_.num_sequences; ++sequence) {
@@ -225,23 +225,23 @@ class Attention {
     std::vector<Row<T>> rows = rows_of(item, query, out);
     std::vector<float> sums(rows.size() * width_);  // [rows][width]
     const int32_t* table = batch_.block_tables + int64_t{item.sequence} * batch_.table_stride;
-    Reader<T> reader(cache_, table, item.kv_head, shape_.head_dim);
+    KVReader<T> reader(cache_, table, item.kv_head, shape_.head_dim);
     const int end = rows.back().last + 1;
     for (int first = rows.front().first / kTileKeys * kTileKeys; first < end; first += kTileKeys) {
       Part parts[kParts];
       const int num_parts = (std::min(kTileKeys, end - first) + kLanes - 1) / kLanes;
       for (int part = 0; part < num_parts; ++part) parts[part] = reader.read(part, first + part * kLanes, end);
-      reader.fetch(first + kTileKeys, end);
-      for (size_t row = 0; row < rows.size(); row += kMostRows) {
-        const int num_rows = static_cast<int>(std::min<size_t>(kMostRows, rows.size() - row));
+      reader.prefetch(first + kTileKeys, end);
+      for (size_t row = 0; row < rows.size(); row += kMaxRows) {
+        const int num_rows = static_cast<int>(std::min<size_t>(kMaxRows, rows.size() - row));
         if (rows[row + num_rows - 1].last < first) continue;
         add_tile(num_rows, num_parts, &rows[row], &sums[row * width_], parts, first);
       }
     }
-    for (size_t row = 0; row < rows.size(); ++row) finish(rows[row], &sums[row * width_]);
+    for (size_t row = 0; row < rows.size(); ++row) write_output(rows[row], &sums[row * width_]);
   }
 
-  void finish(const Row<T>& row, const float* sums) const {
+  void write_output(const Row<T>& row, const float* sums) const {
     alignas(64) T rounded[kLanes];
     for (int dim = 0; dim < shape_.head_dim; dim += kLanes) {
       Element<T>::store_rounded(rounded, load<Floats>(sums + dim) / row.sum);
@@ -249,10 +249,10 @@ class Attention {
     }
   }
 
-  // The loops below are unrolled for each number of rows and parts, so that what they add up stays in registers.
+  // The loops below are unrolled for each number of rows and parts, so that the sums stay in registers.
   void add_tile(int num_rows, int num_parts, Row<T>* rows, float* sums, const Part* parts, int first) const {
-    static_assert(kMostRows == 2 || kMostRows == 4);
-    if constexpr (kMostRows == 4) {
+    static_assert(kMaxRows == 2 || kMaxRows == 4);
+    if constexpr (kMaxRows == 4) {
       if (num_rows == 4) return add_tile_of<4>(num_parts, rows, sums, parts, first);
       if (num_rows == 3) return add_tile_of<3>(num_parts, rows, sums, parts, first);
     }
@@ -272,7 +272,9 @@ class Attention {
     alignas(64) T weights[kRows][kTileKeys];
     float rescale[kRows];
     PELLUCID_UNROLL
-    for (int row = 0; row < kRows; ++row) rescale[row] = weigh(rows[row], scores[row], num_parts, first, weights[row]);
+    for (int row = 0; row < kRows; ++row) {
+      rescale[row] = update_softmax(rows[row], scores[row], num_parts, first, weights[row]);
+    }
     for (int dim = 0; dim < width_;) {
       const int vectors = (width_ - dim) / kLanes;
       if (vectors >= 4) {
@@ -315,26 +317,26 @@ class Attention {
     return shape_.softcap > 0 ? shape_.softcap * tanh(scores / shape_.softcap) : scores;
   }
 
-  // Softmax weights of one tile, and by how much what was added before counts less now.
-  float weigh(Row<T>& row, Floats* scores, int num_parts, int first, T* weights) const {
-    hide(row, scores, num_parts, first);
+  // Computes the softmax weights of one tile; returns the factor by which previous sums are rescaled.
+  float update_softmax(Row<T>& row, Floats* scores, int num_parts, int first, T* weights) const {
+    apply_mask(row, scores, num_parts, first);
     for (int part = num_parts; part < kParts; ++part) scores[part] = splat(-kInfinity);
     const Max max;
     const Floats highest = max(max(scores[0], scores[1]), max(scores[2], scores[3]));
-    const float most = max(row.most, reduce(highest, max));
-    const float shift = most == -kInfinity ? 0.0f : most;  // nothing seen yet
+    const float max_score = max(row.max_score, reduce(highest, max));
+    const float shift = max_score == -kInfinity ? 0.0f : max_score;  // no keys so far
     PELLUCID_UNROLL
     for (int part = 0; part < kParts; ++part) {
       scores[part] = exp(scores[part] - shift);
       Element<T>::store_rounded(weights + part * kLanes, scores[part]);
     }
-    const float rescale = exp(splat(row.most - shift))[0];
+    const float rescale = exp(splat(row.max_score - shift))[0];
     row.sum = row.sum * rescale + reduce((scores[0] + scores[1]) + (scores[2] + scores[3]), Sum());
-    row.most = most;
+    row.max_score = max_score;
     return rescale;
   }
 
-  static void hide(const Row<T>& row, Floats* scores, int num_parts, int first) {
+  static void apply_mask(const Row<T>& row, Floats* scores, int num_parts, int first) {
     if (row.first <= first && row.last >= first + num_parts * kLanes - 1) return;
     Ints lanes;
     for (int lane = 0; lane < kLanes; ++lane) lanes[lane] = lane;

@@ -1,6 +1,7 @@
-// The forward pass of a decoder: all layers in one call, on a team of threads that stays together.
+// The forward pass of a decoder: all layers in one call, in one parallel region.
 //
-// The residual stream is float32. What is multiplied is of the model's own type, or integers where its weights are.
+// The residual stream is float32. Activations are rounded to the model's dtype for matrix products, or quantised to
+// integers if its weights are.
 
 #include <cmath>
 #include <cstddef>
@@ -14,7 +15,7 @@
 namespace pellucid {
 namespace {
 
-// Memory of a step, taken piece by piece. Without memory it only counts.
+// Bump allocator over the workspace of a step. With a null pointer it only counts bytes.
 class Arena {
  public:
   explicit Arena(char* memory) : memory_(memory) {}
@@ -31,14 +32,14 @@ class Arena {
  private:
   static int64_t divide_up64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-  static constexpr int64_t kSlack = kLanes * sizeof(float);  // vectors may reach beyond the last row
+  static constexpr int64_t kSlack = kLanes * sizeof(float);  // vector loads and stores may pass the end of the last row
   char* memory_;
   int64_t used_ = 0;
 };
 
 int64_t padded(int64_t size) { return round_up(static_cast<int>(size), kGroup); }
 
-// `T` is the type of queries, keys and values, `Rows` how rows are made ready to be multiplied.
+// `T` is the type of queries, keys and values; `Rows` converts rows of activations for matrix products.
 template <typename T, typename Rows>
 class Forward {
  public:
@@ -46,11 +47,11 @@ class Forward {
     const PellucidAttention& a = d_.attention;
     q_size_ = a.num_heads * a.head_dim;
     kv_size_ = a.num_kv_heads * a.head_dim;
-    wide_ = std::max(q_size_ + 2 * kv_size_, 2 * d_.intermediate_size);
+    projected_size_ = std::max(q_size_ + 2 * kv_size_, 2 * d_.intermediate_size);
     const int64_t widest = std::max({d_.hidden_size, d_.intermediate_size, q_size_});
     x_ = arena_.take<float>(num_tokens * int64_t{d_.hidden_size});
     branch_ = arena_.take<float>(num_tokens * int64_t{d_.hidden_size});
-    projected_ = arena_.take<float>(num_tokens * wide_);
+    projected_ = arena_.take<float>(num_tokens * projected_size_);
     query_ = arena_.take<T>(num_tokens * int64_t{q_size_});
     key_ = arena_.take<T>(num_tokens * int64_t{kv_size_});
     value_ = arena_.take<T>(num_tokens * int64_t{kv_size_});
@@ -68,7 +69,7 @@ class Forward {
 
   int64_t memory() const { return arena_.used(); }
 
-  // What the last layer leaves of the rows asked for, normed: float32 [rows][hidden_size].
+  // Hidden states of the requested rows after the final norm: float32 [rows][hidden_size].
   void run(const PellucidTokens& tokens, const PellucidBatch& batch, char* cache, int64_t layer_bytes, float* hidden) {
     Team::run(d_.attention.num_threads, kLayerPhases * d_.num_layers + 2, [&](Team& team) {
       std::vector<float> row(padded(std::max({d_.hidden_size, d_.intermediate_size, q_size_ + 2 * kv_size_})));
@@ -78,23 +79,24 @@ class Forward {
         const float* next = layer + 1 < d_.num_layers ? d_.layers[layer + 1].before_attention : nullptr;
         feed_forward(team, d_.layers[layer], layer + 1 < d_.num_layers, next, row.data());
       }
-      team.share(static_cast<int>(tokens.num_rows), [&](int64_t index) {
+      team.parallel_for(static_cast<int>(tokens.num_rows), [&](int64_t index) {
         norm(x(tokens.rows[index]), d_.norm, d_.eps, d_.hidden_size, hidden + index * d_.hidden_size);
       });
     });
   }
 
-  // float32 [rows][hidden_size] -> [rows][vocabulary]
+  // float32 [rows][hidden_size] -> [rows][vocab_size]
   void logits(const float* hidden, float* logits) {
     Team::run(d_.attention.num_threads, 2, [&](Team& team) {
       std::vector<float> row(padded(d_.hidden_size));
-      team.share(num_tokens_, [&](int64_t index) {
+      team.parallel_for(num_tokens_, [&](int64_t index) {
         std::copy_n(hidden + index * d_.hidden_size, d_.hidden_size, row.data());
         write(row.data(), d_.hidden_size, index);
       });
-      multiply(team, d_.head, ready(d_.hidden_size), num_tokens_, [&](int64_t index, int output, int count, Floats sums) {
+      const Activations input = activations(d_.hidden_size);
+      multiply(team, d_.head, input, num_tokens_, [&](int64_t index, int output, int count, Floats sums) {
         if (d_.logit_softcap > 0) sums = d_.logit_softcap * tanh(sums / d_.logit_softcap);
-        store_some(logits + index * d_.embedding.outputs + output, sums, count);
+        store_partial(logits + index * d_.embedding.outputs + output, sums, count);
       });
     });
   }
@@ -104,11 +106,11 @@ class Forward {
 
   float* x(int64_t token) const { return x_ + token * d_.hidden_size; }
 
-  Activations ready(int size) const {
+  Activations activations(int size) const {
     return {data_, Rows::stride(size), low_, groups_, decomposed_, Rows::num_groups(size)};
   }
 
-  // Makes `size` numbers of `row`, which has room for padding, ready as row `index` of what is multiplied next.
+  // Converts `size` elements of `row`, which has room for padding, to row `index` of the next product's activations.
   void write(float* row, int size, int64_t index) const {
     std::fill(row + size, row + padded(size), 0.0f);
     const int64_t stride = Rows::stride(size), num_groups = Rows::num_groups(size);
@@ -126,9 +128,9 @@ class Forward {
     write(row, d_.hidden_size, index);
   }
 
-  // Embeddings, angles, and the input of the first layer.
+  // Embeddings, rotary angles, and the input of the first layer.
   void begin(Team& team, const PellucidTokens& tokens, float* row) {
-    team.share(num_tokens_, [&](int token) {
+    team.parallel_for(num_tokens_, [&](int token) {
       const RowReader embedding(d_.embedding, tokens.input_ids[token]);
       for (int i = 0; i < d_.hidden_size; ++i) x(token)[i] = embedding[i] * d_.embedding_scale;
       int64_t angle = token * num_angles_;
@@ -136,11 +138,11 @@ class Forward {
         const PellucidRope& r = d_.ropes[rope];
         for (int pair = 0; pair < r.num_pairs; ++pair, ++angle) {
           const float radians = static_cast<float>(tokens.positions[token]) * r.inverse_frequencies[pair];
-          cos_[angle] = std::cos(radians) * r.magnitude;
-          sin_[angle] = std::sin(radians) * r.magnitude;
+          cos_[angle] = std::cos(radians) * r.attention_factor;
+          sin_[angle] = std::sin(radians) * r.attention_factor;
         }
       }
-      // What no head fills is multiplied too, by weights of zero.
+      // The padding after the last head is multiplied too, by zero weights.
       std::fill(attended_ + token * padded(q_size_) + q_size_, attended_ + (token + 1) * padded(q_size_), T{});
       write_normed(token, d_.layers[0].before_attention, row, token);
     });
@@ -148,22 +150,23 @@ class Forward {
 
   void attend(Team& team, const PellucidLayer& layer, const PellucidBatch& batch, char* cache, float* row) {
     const int size = q_size_ + 2 * kv_size_;
-    multiply(team, layer.qkv, ready(d_.hidden_size), num_tokens_, [&](int token, int output, int count, Floats sums) {
-      store_some(projected_ + int64_t{token} * size + output, sums, count);
+    const Activations input = activations(d_.hidden_size);
+    multiply(team, layer.qkv, input, num_tokens_, [&](int token, int output, int count, Floats sums) {
+      store_partial(projected_ + int64_t{token} * size + output, sums, count);
     });
     const Attention<T> attention(d_.attention, batch, cache, layer.window);
     const PellucidRows query{query_, q_size_}, key{key_, kv_size_}, value{value_, kv_size_};
     const PellucidRows attended{attended_, padded(q_size_)};
-    team.share(num_tokens_, [&](int token) {
+    team.parallel_for(num_tokens_, [&](int token) {
       prepare_heads(layer, token, row);
       attention.put(token, key, value);
     });
     attention.attend(team, query, attended);
-    add_branch(team, layer.out, ready_attended(team, row), layer.after_attention != nullptr);
+    add_branch(team, layer.out, attended_activations(team, row), layer.after_attention != nullptr);
     end_branch(team, layer.after_attention, true, layer.before_mlp, row);
   }
 
-  // Norms and rotates queries and keys of a token, and rounds them and the values.
+  // Normalises and rotates queries and keys of a token, and rounds them and the values.
   void prepare_heads(const PellucidLayer& layer, int64_t token, float* row) const {
     const PellucidAttention& a = d_.attention;
     std::copy_n(projected_ + token * (q_size_ + 2 * kv_size_), q_size_ + 2 * kv_size_, row);
@@ -180,8 +183,8 @@ class Forward {
   }
 
   void norm_heads(float* heads, const float* weight, int size) const {
-    if (d_.head_norms == kNoHeadNorms) return;
-    const int normed = d_.head_norms == kEachHead ? d_.attention.head_dim : size;
+    if (d_.qk_norm == kNoQKNorm) return;
+    const int normed = d_.qk_norm == kPerHead ? d_.attention.head_dim : size;
     for (int i = 0; i < size; i += normed) norm(heads + i, weight, d_.eps, normed, heads + i);
   }
 
@@ -189,29 +192,31 @@ class Forward {
     alignas(64) T rounded[kLanes];
     for (int i = 0; i < size; i += kLanes) {
       const int count = std::min(kLanes, size - i);
-      Element<T>::store_rounded(rounded, load_some(from + i, count));
+      Element<T>::store_rounded(rounded, load_partial(from + i, count));
       std::copy_n(rounded, count, to + i);
     }
   }
 
-  Activations ready_attended(Team& team, float* row) {
-    if constexpr (Rows::kTakesAttention) {
-      return {reinterpret_cast<const char*>(attended_), padded(q_size_) * int64_t{sizeof(T)}, nullptr, nullptr, nullptr, 0};
+  Activations attended_activations(Team& team, float* row) {
+    if constexpr (Rows::kSameTypeAsAttention) {
+      const int64_t stride = padded(q_size_) * int64_t{sizeof(T)};
+      return {reinterpret_cast<const char*>(attended_), stride, nullptr, nullptr, nullptr, 0};
     }
-    team.share(num_tokens_, [&](int64_t token) {
+    team.parallel_for(num_tokens_, [&](int64_t token) {
       const T* attended = attended_ + token * padded(q_size_);
       for (int i = 0; i < q_size_; ++i) row[i] = to_float(attended[i]);
       write(row, q_size_, token);
     });
-    return ready(q_size_);
+    return activations(q_size_);
   }
 
-  void feed_forward(Team& team, const PellucidLayer& layer, bool goes_on, const float* next_norm, float* row) {
+  void feed_forward(Team& team, const PellucidLayer& layer, bool has_next_layer, const float* next_norm, float* row) {
     const int size = d_.intermediate_size;
-    multiply(team, layer.gate_up, ready(d_.hidden_size), num_tokens_, [&](int token, int output, int count, Floats sums) {
-      store_some(projected_ + int64_t{token} * 2 * size + output, sums, count);
+    const Activations input = activations(d_.hidden_size);
+    multiply(team, layer.gate_up, input, num_tokens_, [&](int token, int output, int count, Floats sums) {
+      store_partial(projected_ + int64_t{token} * 2 * size + output, sums, count);
     });
-    team.share(num_tokens_, [&](int64_t token) {
+    team.parallel_for(num_tokens_, [&](int64_t token) {
       const float* gates = projected_ + token * 2 * size;
       if (d_.activation == kSilu) {
         gate(gates, gates + size, size, row, silu);
@@ -220,26 +225,27 @@ class Forward {
       }
       write(row, size, token);
     });
-    add_branch(team, layer.down, ready(size), layer.after_mlp != nullptr);
-    if (goes_on || layer.after_mlp != nullptr) end_branch(team, layer.after_mlp, goes_on, next_norm, row);
+    add_branch(team, layer.down, activations(size), layer.after_mlp != nullptr);
+    if (has_next_layer || layer.after_mlp != nullptr) end_branch(team, layer.after_mlp, has_next_layer, next_norm, row);
   }
 
-  // The end of attention or feed-forward: its result is added to the residual stream, at once unless it is normed first.
+  // Output projection of attention or MLP. Its result is added to the residual stream at once, or by `end_branch` if it
+  // is normalised first.
   void add_branch(Team& team, const PellucidLinear& linear, const Activations& input, bool normed) {
     float* to = normed ? branch_ : x_;
     multiply(team, linear, input, num_tokens_, [&](int token, int output, int count, Floats sums) {
       float* place = to + int64_t{token} * d_.hidden_size + output;
-      store_some(place, normed ? sums : sums + load_some(place, count), count);
+      store_partial(place, normed ? sums : sums + load_partial(place, count), count);
     });
   }
 
-  void end_branch(Team& team, const float* after, bool goes_on, const float* next, float* row) {
-    team.share(num_tokens_, [&](int64_t token) {
+  void end_branch(Team& team, const float* after, bool has_next_layer, const float* next, float* row) {
+    team.parallel_for(num_tokens_, [&](int64_t token) {
       if (after != nullptr) {
         norm(branch_ + token * d_.hidden_size, after, d_.eps, d_.hidden_size, row);
         for (int i = 0; i < d_.hidden_size; ++i) x(token)[i] += row[i];
       }
-      if (goes_on) write_normed(token, next, row, token);
+      if (has_next_layer) write_normed(token, next, row, token);
     });
   }
 
@@ -247,7 +253,7 @@ class Forward {
   Arena arena_;
   int64_t num_tokens_, num_angles_ = 0;
   int q_size_, kv_size_;
-  int64_t wide_;
+  int64_t projected_size_;
   float *x_, *branch_, *projected_, *cos_, *sin_;
   T *query_, *key_, *value_, *attended_;
   char *data_, *low_;
@@ -256,7 +262,7 @@ class Forward {
 };
 
 template <typename Use>
-auto with_types(const PellucidDecoder& decoder, int num_tokens, char* memory, const Use& use) {
+auto dispatch(const PellucidDecoder& decoder, int num_tokens, char* memory, const Use& use) {
   switch (decoder.format) {
     case kFloat32: {
       Forward<float, FloatRows<float>> forward(decoder, num_tokens, memory);
@@ -282,7 +288,7 @@ auto with_types(const PellucidDecoder& decoder, int num_tokens, char* memory, co
 
 extern "C" int32_t pellucid_lanes() { return pellucid::kLanes; }
 
-extern "C" int32_t pellucid_has_fast_integers() {
+extern "C" int32_t pellucid_has_fast_int8() {
 #if defined(__AVX512VNNI__)
   return 1;
 #else
@@ -290,23 +296,24 @@ extern "C" int32_t pellucid_has_fast_integers() {
 #endif
 }
 
-// Bytes that a step of so many tokens needs to work with.
+// Workspace size in bytes of a step with `num_tokens` tokens.
 extern "C" int64_t pellucid_workspace_bytes(const PellucidDecoder* decoder, int32_t num_tokens) {
-  return pellucid::with_types(*decoder, num_tokens, nullptr, [](auto& forward) { return forward.memory(); });
+  return pellucid::dispatch(*decoder, num_tokens, nullptr, [](auto& forward) { return forward.memory(); });
 }
 
-// Hidden states float32 [rows][hidden_size]. The cache has `layer_bytes` for each layer; `workspace` begins at a multiple
-// of 64 bytes.
-extern "C" void pellucid_forward(const PellucidDecoder* decoder, const PellucidTokens* tokens, const PellucidBatch* batch,
-                                 void* cache, int64_t layer_bytes, void* workspace, float* hidden) {
-  pellucid::with_types(*decoder, batch->num_tokens, static_cast<char*>(workspace), [&](auto& forward) {
+// Writes the hidden states, float32 [rows][hidden_size]. The KV cache has `layer_bytes` per layer; `workspace` is
+// aligned to 64 bytes.
+extern "C" void pellucid_forward(const PellucidDecoder* decoder, const PellucidTokens* tokens,
+                                 const PellucidBatch* batch, void* cache, int64_t layer_bytes, void* workspace,
+                                 float* hidden) {
+  pellucid::dispatch(*decoder, batch->num_tokens, static_cast<char*>(workspace), [&](auto& forward) {
     forward.run(*tokens, *batch, static_cast<char*>(cache), layer_bytes, hidden);
   });
 }
 
-// Logits float32 [rows][vocabulary] of hidden states [rows][hidden_size].
+// Writes the logits, float32 [rows][vocab_size], of hidden states [rows][hidden_size].
 extern "C" void pellucid_logits(const PellucidDecoder* decoder, const float* hidden, int32_t num_rows, void* workspace,
                                 float* logits) {
-  pellucid::with_types(*decoder, num_rows, static_cast<char*>(workspace),
+  pellucid::dispatch(*decoder, num_rows, static_cast<char*>(workspace),
                        [&](auto& forward) { forward.logits(hidden, logits); });
 }

@@ -1,13 +1,13 @@
-// Products of activations with a weight matrix, in the formats that weights are kept in.
+// Products of activations with a weight matrix (GEMM), in all formats of weights.
 //
-// A row of the result is a function of its own activations alone, to the last bit: every sum runs over the inputs in one
-// fixed order, however many rows are computed beside it and whoever computes them.
+// They are batch-invariant: a row of the result depends on its own activations only, bit for bit. Every sum runs over
+// the inputs in one fixed order, independent of the number of rows and of the thread.
 //
-// A matrix lies in *panels* of kLanes outputs. A panel holds words [inputs / per_word][kLanes], so that one vector has the
-// same inputs of all its outputs; a word is one float, two bfloat16, four 8-bit or eight 4-bit numbers. Integer formats
-// work in groups of 32 inputs: after the words follow float16 scales [groups][kLanes], and for 4 bits float16 minima
-// [groups][kLanes]; a weight is scale * number + minimum. 8-bit numbers are stored with 128 added. Of eight 4-bit numbers
-// the lower halves of the bytes are the first four inputs.
+// A matrix is packed in *panels* of kLanes outputs. A panel holds words [inputs / per_word][kLanes], so that one vector
+// has the same inputs of all its outputs; a word is one float, two bfloat16, four 8-bit or eight 4-bit values. Integer
+// formats are quantised in groups of 32 inputs: the words are followed by float16 scales [groups][kLanes], and for 4
+// bits by float16 minima [groups][kLanes]; a weight is scale * value + minimum. 8-bit values are stored with 128 added.
+// Of eight 4-bit values, the low nibbles of the bytes are the first four inputs.
 #pragma once
 
 #include <algorithm>
@@ -26,16 +26,16 @@ constexpr int divide_up(int x, int by) { return (x + by - 1) / by; }
 // Words of a mask with a bit for each group.
 constexpr int mask_words(int num_groups) { return divide_up(num_groups, 64); }
 
-// What the integers of a group of a row are multiplied by, and what zero points and minima of weights take from it.
+// Quantisation parameters of a group of a row, and the sums needed for the zero points and minima of weights.
 struct Group {
-  float scale;         // of the high parts; of the low ones, 2^7 times less
-  float sum;           // of the row's numbers as they are after rounding
-  int32_t offsets[2];  // for each part, -128 times the sum of the integers
+  float scale;         // of the high part; that of the low part is scale / 2^7
+  float sum;           // sum of the dequantised activations
+  int32_t offsets[2];  // for the high and the low part, -128 times the sum of its integers
 };
 
-// Rows ready to be multiplied. `stride` counts bytes. The rest is for integers: `groups` [rows][num_groups], `decomposed`
-// [rows][mask_words(num_groups)] a bit for each group with a low part; low parts lie as `data` does, zeros where there are
-// none.
+// Rows of activations, converted for products. `stride` is in bytes. The other fields are for integers: `data` holds
+// the high parts and `low` the low parts, in the same layout, zeros in groups that are not decomposed; `groups`
+// [rows][num_groups]; `decomposed` [rows][mask_words(num_groups)] has a bit for each group with a low part.
 struct Activations {
   const char* data;
   int64_t stride;
@@ -50,7 +50,7 @@ inline Floats load_float16(const uint16_t* from) {
   return bit_cast<Floats>(_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from))));
 }
 #else
-// The exponent's bias is corrected by a multiplication, which also makes subnormal numbers right; there is no infinity.
+// A multiplication corrects the bias of the exponent, which also handles subnormals. Infinity is not supported.
 inline Floats load_float16(const uint16_t* from) {
   const Words bits = __builtin_convertvector(load<Halves>(from), Words);
   const Floats magnitude = bit_cast<Floats>((bits & 0x7fff) << 13) * 0x1p112f;
@@ -58,16 +58,16 @@ inline Floats load_float16(const uint16_t* from) {
 }
 #endif
 
-enum GroupNumber { kScale = 0, kMinimum = 1 };
+enum GroupParameter { kScale = 0, kMinimum = 1 };
 
-// What a panel's outputs have for a group, behind the words of all groups: `group_vectors` of each.
-inline Floats group_numbers(const char* panel, int num_groups, int group_vectors, GroupNumber kind, int group) {
+// Scales or minima of a group for all outputs of a panel. They follow the words, `group_vectors` vectors per group.
+inline Floats group_parameters(const char* panel, int num_groups, int group_vectors, GroupParameter kind, int group) {
   const int64_t words = int64_t{num_groups} * group_vectors * int64_t{sizeof(Words)};
   const int64_t index = int64_t{kind} * num_groups + group;
   return load_float16(reinterpret_cast<const uint16_t*>(panel + words + index * int64_t{sizeof(Halves)}));
 }
 
-// sums + the products of four unsigned numbers of each word of `weights` with the four signed ones of `activations`
+// sums + dot products of the four unsigned bytes of each word of `weights` with the four signed bytes of `activations`
 inline Ints add_products(Ints sums, Words weights, uint32_t activations) {
 #if defined(__AVX512VNNI__)
   const __m512i a = _mm512_set1_epi32(static_cast<int32_t>(activations));
@@ -81,8 +81,8 @@ inline Ints add_products(Ints sums, Words weights, uint32_t activations) {
 #endif
 }
 
-// How each format adds up `kRows` rows and `kPanels` panels, all inputs. Where panels are small,
-// those that come next are fetched meanwhile: they are over before the processor has guessed their streams.
+// Micro-kernels: for each format, the product of kRows rows and kPanels panels over all inputs. The integer formats
+// prefetch the next panels, because theirs are too short for the hardware prefetcher.
 template <typename T>
 struct FloatFormat {
   static constexpr int kRows = kRegisters >= 32 ? 6 : 3;
@@ -123,7 +123,7 @@ struct IntegerFormat {
       add_parts<0, kNumRows, kNumPanels>(matrix, panels, x, row, group, sums);
       if constexpr (kFourBits) add_minima<kNumRows, kNumPanels>(matrix, panels, x, row, group, sums);
     }
-    // Where one row of the tile has low parts, the others add zeros, which change nothing.
+    // If any row of the tile has a low part, the other rows add zeros, which do not change their sums.
     const int num_words = mask_words(x.num_groups);
     for (int word = 0; word < num_words; ++word) {
       uint64_t mask = 0;
@@ -152,7 +152,7 @@ struct IntegerFormat {
     multiply<kNumRows, kNumPanels>(matrix, words, parts, x.stride, products);
     PELLUCID_UNROLL
     for (int panel = 0; panel < kNumPanels; ++panel) {
-      const Floats scale = numbers(matrix, panels, x, kScale, group, panel);
+      const Floats scale = parameters(matrix, panels, x, kScale, group, panel);
       PELLUCID_UNROLL
       for (int i = 0; i < kNumRows; ++i) {
         const float of_row = of_rows[int64_t{i} * x.num_groups].scale * (kPart == 0 ? 1.0f : 0x1p-7f);
@@ -167,7 +167,7 @@ struct IntegerFormat {
     const Group* of_rows = x.groups + int64_t{row} * x.num_groups + group;
     PELLUCID_UNROLL
     for (int panel = 0; panel < kNumPanels; ++panel) {
-      const Floats minimum = numbers(matrix, panels, x, kMinimum, group, panel);
+      const Floats minimum = parameters(matrix, panels, x, kMinimum, group, panel);
       PELLUCID_UNROLL
       for (int i = 0; i < kNumRows; ++i) {
         sums[i][panel] = fma(splat(of_rows[int64_t{i} * x.num_groups].sum), minimum, sums[i][panel]);
@@ -175,9 +175,9 @@ struct IntegerFormat {
     }
   }
 
-  static Floats numbers(const PellucidMatrix& matrix, const char* panels, const Activations& x, GroupNumber kind,
+  static Floats parameters(const PellucidMatrix& matrix, const char* panels, const Activations& x, GroupParameter kind,
                         int group, int panel) {
-    return group_numbers(panels + int64_t{panel} * matrix.panel_bytes, x.num_groups, kGroupVectors, kind, group);
+    return group_parameters(panels + int64_t{panel} * matrix.panel_bytes, x.num_groups, kGroupVectors, kind, group);
   }
 
   template <int kNumRows, int kNumPanels>
@@ -216,25 +216,28 @@ void multiply_whole_tile(const PellucidMatrix& matrix, const char* panels, const
 }
 
 inline Floats with_bias(const PellucidMatrix& matrix, int output, Floats sums) {
-  return matrix.bias == nullptr ? sums : sums + load_some(matrix.bias + output, matrix.outputs - output);
+  return matrix.bias == nullptr ? sums : sums + load_partial(matrix.bias + output, matrix.outputs - output);
 }
 
-// Results of a tile, [rows][panels][kLanes].
-constexpr int kMostTileVectors = kRegisters;
+// Maximum vectors of a tile of results, [rows][panels][kLanes].
+constexpr int kMaxTileVectors = kRegisters;
 
-// A tile of results, unrolled for each number of rows, and for one panel or as many as fit.
+// Computes a tile of results, unrolled for each number of rows, and for one panel or kPanels.
 template <typename Format, int kNumRows = Format::kRows>
 void multiply_tile(const PellucidMatrix& matrix, const char* panels, int num_panels, const Activations& x, int row,
                    int num_rows, Floats* results) {
-  static_assert(Format::kRows * Format::kPanels <= kMostTileVectors);
+  static_assert(Format::kRows * Format::kPanels <= kMaxTileVectors);
   if constexpr (kNumRows > 1) {
     if (num_rows < kNumRows) {
       return multiply_tile<Format, kNumRows - 1>(matrix, panels, num_panels, x, row, num_rows, results);
     }
   }
-  if (num_panels == Format::kPanels) return multiply_whole_tile<Format, kNumRows, Format::kPanels>(matrix, panels, x, row, results, num_panels);
+  if (num_panels == Format::kPanels) {
+    return multiply_whole_tile<Format, kNumRows, Format::kPanels>(matrix, panels, x, row, results, num_panels);
+  }
   for (int panel = 0; panel < num_panels; ++panel) {
-    multiply_whole_tile<Format, kNumRows, 1>(matrix, panels + int64_t{panel} * matrix.panel_bytes, x, row, results + panel, num_panels);
+    const char* one = panels + int64_t{panel} * matrix.panel_bytes;
+    multiply_whole_tile<Format, kNumRows, 1>(matrix, one, x, row, results + panel, num_panels);
   }
 }
 
@@ -260,21 +263,22 @@ inline TileSize tile_size(const PellucidMatrix& matrix) {
   }
 }
 
-// One piece of work: some panels of one matrix, for all rows.
+// One work item: up to kPanels panels of one matrix, for all rows.
 template <typename Store>
 void multiply_piece(const PellucidMatrix& matrix, int piece, const Activations& x, int num_rows, const Store& store) {
   const TileSize size = tile_size(matrix);
   const int first = piece * size.panels;
   const int num_panels = std::min(size.panels, divide_up(matrix.outputs, kLanes) - first);
   const char* panels = static_cast<const char*>(matrix.panels) + int64_t{first} * matrix.panel_bytes;
-  Floats results[kMostTileVectors];
+  Floats results[kMaxTileVectors];
   for (int row = 0; row < num_rows; row += size.rows) {
     const int rows = std::min(size.rows, num_rows - row);
     multiply_tile(matrix, panels, num_panels, x, row, rows, results);
     for (int i = 0; i < rows; ++i) {
       for (int panel = 0; panel < num_panels; ++panel) {
         const int output = (first + panel) * kLanes;
-        store(row + i, output, std::min(kLanes, matrix.outputs - output), with_bias(matrix, output, results[i * num_panels + panel]));
+        const Floats sums = with_bias(matrix, output, results[i * num_panels + panel]);
+        store(row + i, output, std::min(kLanes, matrix.outputs - output), sums);
       }
     }
   }
@@ -284,12 +288,12 @@ inline int num_pieces(const PellucidMatrix& matrix) {
   return divide_up(divide_up(matrix.outputs, kLanes), tile_size(matrix).panels);
 }
 
-// A phase of the team: x W^T + bias, a vector of results at a time to `store(row, first output, how many, results)`.
+// A phase of the team: x W^T + bias. Calls `store(row, first output, count, results)` for each vector of results.
 template <typename Store>
 void multiply(Team& team, const PellucidLinear& linear, const Activations& x, int num_rows, const Store& store) {
   int total = 0;
   for (int part = 0; part < linear.num_parts; ++part) total += num_pieces(linear.parts[part]);
-  team.share(total, [&](int piece) {
+  team.parallel_for(total, [&](int piece) {
     const PellucidMatrix* matrix = linear.parts;
     int first_output = 0;
     for (int count; piece >= (count = num_pieces(*matrix)); ++matrix) {

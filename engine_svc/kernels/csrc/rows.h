@@ -1,6 +1,6 @@
-// What is done with one row of activations at a time: norms, rotation, gates, and making it ready to be multiplied.
+// Operations on single rows of activations: norms, rotation, gated activations, rounding and quantisation for products.
 //
-// Rows are float32 and may be read up to the next multiple of kGroup, where zeros lie.
+// Rows are float32, padded with zeros to a multiple of kGroup.
 #pragma once
 
 #include <cmath>
@@ -28,7 +28,7 @@ inline void norm(const float* x, const float* weight, float eps, int size, float
   for (int i = 0; i < size; ++i) out[i] = x[i] * factor * weight[i];
 }
 
-// Turns the pairs (i, i + num_pairs) of a head.
+// Rotates the pairs (i, i + num_pairs) of a head.
 inline void rotate(float* head, const float* cos, const float* sin, int num_pairs) {
   for (int i = 0; i < num_pairs; ++i) {
     const float first = head[i], second = head[i + num_pairs];
@@ -39,59 +39,60 @@ inline void rotate(float* head, const float* cos, const float* sin, int num_pair
 
 inline Floats silu(Floats x) { return x / (1.0f + exp(-x)); }
 
-// The approximation with tanh (Hendrycks, Gimpel 2016).
+// The tanh approximation (Hendrycks, Gimpel 2016).
 inline Floats gelu(Floats x) {
   return 0.5f * x * (1.0f + tanh(0.7978845608f * fma(x * x * x, splat(0.044715f), x)));
 }
 
-// out = activation(gate) * up; all three may be read and written a vector too far.
+// out = activation(gate) * up; reads and writes whole vectors, so up to kLanes - 1 elements past the end.
 template <typename Activation>
 void gate(const float* gates, const float* up, int size, float* out, Activation activation) {
   for (int i = 0; i < size; i += kLanes) store(out + i, activation(load<Floats>(gates + i)) * load<Floats>(up + i));
 }
 
-// Where a row lies that is ready to be multiplied: its parts of `Activations`.
-struct ReadyRow {
+// Destination of one converted row: its part of `Activations`.
+struct ActivationRow {
   char* data;
   char* low;
   Group* groups;
   uint64_t* decomposed;
 };
 
-// Rows of floats of a model's own type.
+// Rows of float activations, in the model's dtype.
 template <typename T>
 struct FloatRows {
-  static constexpr bool kTakesAttention = true;  // its result is such rows already
+  static constexpr bool kSameTypeAsAttention = true;  // the output of attention needs no conversion
 
   static int64_t stride(int size) { return int64_t{divide_up(size, kGroup)} * kGroup * sizeof(T); }
   static int num_groups(int) { return 0; }
 
-  static void write(const float* x, int size, const ReadyRow& to) {
+  static void write(const float* x, int size, const ActivationRow& to) {
     for (int i = 0; i < size; i += kLanes) {
       Element<T>::store_rounded(reinterpret_cast<T*>(to.data) + i, load<Floats>(x + i));
     }
   }
 };
 
-// Which groups of a row are decomposed into high and low parts.
+// Groups of a row that are decomposed into high and low int8 parts.
 enum Decomposed { kOutliers, kAll };
 
-// Rows of integers of 8 bits, each group of 32 divided by its largest number / 127. Some channels of a model are many
-// times as large as the others, and what is rounded away in their groups is most of what a row loses. So a group whose
-// largest number, squared, is above twice the mean over the row's groups is an outlier group: low parts hold what the high
-// ones leave. (Outliers apart from the rest: LLM.int8(), Dettmers et al. 2022.)
+// Rows of int8 activations, quantised in groups of 32 with scale = absmax / 127. Some channels of a model are many
+// times as large as the others (outliers), and rounding in their groups causes most of the error of a row. A group
+// whose squared absmax is above twice the mean over the groups of the row is an outlier group, and is decomposed: a
+// second int8, the low part, holds the remainder of the first, the high part. (Separate treatment of outliers:
+// LLM.int8(), Dettmers et al. 2022.)
 template <Decomposed kWhich>
 struct IntegerRows {
-  static constexpr bool kTakesAttention = false;
+  static constexpr bool kSameTypeAsAttention = false;
 
   static int64_t stride(int size) { return int64_t{num_groups(size)} * kGroup; }
   static int num_groups(int size) { return divide_up(size, kGroup); }
 
-  static void write(const float* x, int size, const ReadyRow& to) {
+  static void write(const float* x, int size, const ActivationRow& to) {
     const int count = num_groups(size);
     float squares = 0.0f;
     for (int i = 0; i < count; ++i) {
-      to.groups[i].scale = largest(x + i * kGroup) / kMost;
+      to.groups[i].scale = max_abs(x + i * kGroup) / kMaxInt8;
       squares += to.groups[i].scale * to.groups[i].scale;
     }
     const float threshold = 2.0f * squares / static_cast<float>(count);
@@ -105,22 +106,22 @@ struct IntegerRows {
 
  private:
   static constexpr int kVectors = kGroup / kLanes;
-  static constexpr float kMost = 127.0f;
+  static constexpr float kMaxInt8 = 127.0f;
   using Bytes = int8_t __attribute__((vector_size(kLanes)));
 
-  // NaN and infinity must not become numbers: of a group with one of them, the largest is NaN.
-  static float largest(const float* x) {
-    Floats most = {}, poison = {};
+  // NaN if the group has a NaN or an infinity: these must not become finite by quantisation.
+  static float max_abs(const float* x) {
+    Floats maximum = {}, poison = {};
     for (int i = 0; i < kVectors; ++i) {
       const Floats values = load<Floats>(x + i * kLanes);
-      most = Max()(most, Max()(values, -values));
+      maximum = Max()(maximum, Max()(values, -values));
       poison = fma(values, Floats{}, poison);
     }
-    return reduce(most, Max()) + reduce(poison, Sum());
+    return reduce(maximum, Max()) + reduce(poison, Sum());
   }
 
-  // A number is `scale` times its high part + 2^-7 of its low one. Groups too small for a scale become zeros, and
-  // where the scale is NaN, zeros stay NaN.
+  // x = scale * (high + 2^-7 * low). Groups whose scale is too small become zeros. If the scale is NaN, the integers
+  // are zeros too, and the product with the scale is NaN.
   static void write_group(const float* x, bool decomposed, char* highs, char* lows, Group& group) {
     const bool has_scale = group.scale > 0x1p-100f;
     const float inverse = has_scale ? (decomposed ? 0x1p7f : 1.0f) / group.scale : 0.0f;
@@ -145,14 +146,14 @@ struct IntegerRows {
     return bit_cast<Ints>(x + rounder) - bit_cast<Ints>(rounder);
   }
 
-  static int32_t total(Ints numbers) {
+  static int32_t total(Ints values) {
     int32_t sum = 0;
-    for (int lane = 0; lane < kLanes; ++lane) sum += numbers[lane];
+    for (int lane = 0; lane < kLanes; ++lane) sum += values[lane];
     return sum;
   }
 };
 
-// Row `row` of a matrix, as for looking up an embedding.
+// Reads one row of a packed matrix, for embedding lookup.
 class RowReader {
  public:
   RowReader(const PellucidMatrix& matrix, int64_t row)
@@ -166,9 +167,9 @@ class RowReader {
       case kBfloat16: return to_float(load<Bfloat16>(at(input / 2) + input % 2 * 2));
       case kInt8: return scale(input) * static_cast<float>(byte(input / 4, input % 4) - 128);
       default: {
-        const int both = byte(input / 8, input % 4);
-        const int number = input % 8 < 4 ? both & 15 : both >> 4;
-        return scale(input) * static_cast<float>(number) + of_group(kMinimum, input);
+        const int nibbles = byte(input / 8, input % 4);
+        const int value = input % 8 < 4 ? nibbles & 15 : nibbles >> 4;
+        return scale(input) * static_cast<float>(value) + of_group(kMinimum, input);
       }
     }
   }
@@ -178,9 +179,9 @@ class RowReader {
   int byte(int word, int index) const { return static_cast<uint8_t>(at(word)[index]); }
   float scale(int input) const { return of_group(kScale, input); }
 
-  float of_group(GroupNumber kind, int input) const {
+  float of_group(GroupParameter kind, int input) const {
     const int group_vectors = matrix_.format == kInt4 ? kGroupWords / 2 : kGroupWords;
-    return group_numbers(panel_, divide_up(matrix_.inputs, kGroup), group_vectors, kind, input / kGroup)[lane_];
+    return group_parameters(panel_, divide_up(matrix_.inputs, kGroup), group_vectors, kind, input / kGroup)[lane_];
   }
 
   const PellucidMatrix& matrix_;

@@ -1,7 +1,7 @@
-// Vectors as wide as the processor's registers, in the compilers' own vector types: one source for every processor.
+// Vectors of the CPU's register width, with the compiler's vector extensions: one source for all CPUs.
 //
-// A *word* is 32 bits: one float, or two bfloat16 of which the first is the lower half. Products are taken word by word,
-// so that processors which multiply pairs of bfloat16 can do so.
+// A *word* is 32 bits: one float, or two bfloat16, the first in the lower half. Products are computed word by word, to
+// use instructions that multiply pairs of bfloat16.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 #include <arm_neon.h>
 #endif
 
-// Before loops over what must stay in registers: the compiler unrolls only short ones by itself.
+// For loops over arrays that must stay in registers: by default the compiler unrolls short loops only.
 #define PELLUCID_UNROLL _Pragma("GCC unroll 16")
 
 namespace pellucid {
@@ -62,15 +62,15 @@ inline void store(void* to, const Vector& vector) {
   std::memcpy(to, &vector, sizeof(vector));
 }
 
-// The first `count` of a vector, zeros for the rest; a whole one if there are as many.
-inline Floats load_some(const float* from, int count) {
+// The first min(count, kLanes) lanes, zeros in the others.
+inline Floats load_partial(const float* from, int count) {
   if (count >= kLanes) return load<Floats>(from);
   Floats vector = {};
   std::memcpy(&vector, from, count * sizeof(float));
   return vector;
 }
 
-inline void store_some(float* to, const Floats& vector, int count) {
+inline void store_partial(float* to, const Floats& vector, int count) {
   if (count >= kLanes) return store(to, vector);
   std::memcpy(to, &vector, count * sizeof(float));
 }
@@ -81,8 +81,8 @@ inline float to_float(Bfloat16 x) { return bit_cast<float>(uint32_t{x.bits} << 1
 inline Floats splat(float x) { return Floats{} + x; }
 inline Ints splat(int32_t x) { return Ints{} + x; }
 
-// a * b + c, rounded once where the processor can. The compiler is told to fuse nothing by itself, so that a sum is the
-// same in every loop that it is unrolled into.
+// a * b + c, rounded once if the CPU has FMA. -ffp-contract=off keeps the compiler from fusing other products, so that
+// a sum is the same in every unrolled version of a loop.
 inline Floats fma(Floats a, Floats b, Floats c) {
 #if defined(__AVX512F__)
   return bit_cast<Floats>(_mm512_fmadd_ps(bit_cast<__m512>(a), bit_cast<__m512>(b), bit_cast<__m512>(c)));
@@ -95,7 +95,7 @@ inline Floats fma(Floats a, Floats b, Floats c) {
 #endif
 }
 
-// Rounded to nearest even. NaN may become another NaN or a number on processors without bfloat16.
+// Rounds to nearest even. On CPUs without bfloat16, NaN may become another NaN or a finite number.
 inline Halves round_to_bfloat16(Floats x) {
 #ifdef __AVX512BF16__
   return bit_cast<Halves>(_mm512_cvtneps_pbh(bit_cast<__m512>(x)));
@@ -154,7 +154,7 @@ struct Vector {
   typedef float Type __attribute__((vector_size(4 * kWidth)));
 };
 
-// All lanes into one, always in the same order.
+// Reduces all lanes to one, in a fixed order.
 template <int kWidth = kLanes, typename Operation>
 inline float reduce(typename Vector<kWidth>::Type x, Operation op) {
   if constexpr (kWidth == 4) {
@@ -165,8 +165,8 @@ inline float reduce(typename Vector<kWidth>::Type x, Operation op) {
   }
 }
 
-// e^x, to about one unit in the last place. exp(0) is 1; below -87, where results would be subnormal, 0; above 88 the
-// value at 88. Reduction and polynomial as in Cephes' expf.
+// e^x, to about one ulp. exp(0) is 1; below -87, where results would be subnormal, the result is 0; above 88 it is
+// e^88. Range reduction and polynomial as in Cephes' expf.
 inline Floats exp(Floats x) {
   const Floats bounded = x > splat(88.0f) ? splat(88.0f) : x;
   const Floats rounder = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer

@@ -1,4 +1,4 @@
-// The layout of the structures as this compiler made it.
+// Reports the layout of the structures as compiled.
 
 #include "structures.h"
 
@@ -32,13 +32,13 @@ extern "C" const PellucidField* pellucid_structures() {
       FIELD(PellucidLayer, key_norm), FIELD(PellucidLayer, window), FIELD(PellucidLayer, rope),
 
       WHOLE(PellucidRope), FIELD(PellucidRope, inverse_frequencies), FIELD(PellucidRope, num_pairs),
-      FIELD(PellucidRope, magnitude),
+      FIELD(PellucidRope, attention_factor),
 
       WHOLE(PellucidDecoder), FIELD(PellucidDecoder, attention), FIELD(PellucidDecoder, embedding),
       FIELD(PellucidDecoder, head), FIELD(PellucidDecoder, layers), FIELD(PellucidDecoder, ropes),
       FIELD(PellucidDecoder, norm), FIELD(PellucidDecoder, num_layers), FIELD(PellucidDecoder, num_ropes),
       FIELD(PellucidDecoder, hidden_size), FIELD(PellucidDecoder, intermediate_size),
-      FIELD(PellucidDecoder, format), FIELD(PellucidDecoder, activation), FIELD(PellucidDecoder, head_norms),
+      FIELD(PellucidDecoder, format), FIELD(PellucidDecoder, activation), FIELD(PellucidDecoder, qk_norm),
       FIELD(PellucidDecoder, eps), FIELD(PellucidDecoder, embedding_scale), FIELD(PellucidDecoder, logit_softcap),
 
       WHOLE(PellucidTokens), FIELD(PellucidTokens, input_ids), FIELD(PellucidTokens, positions),

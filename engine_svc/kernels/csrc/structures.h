@@ -1,5 +1,5 @@
-// What Python hands over. Mirrored in engine_svc/kernels/structures.py; structures.cpp reports the layout, and both are
-// compared when the library is loaded.
+// Arguments passed from Python. Mirrored in engine_svc/kernels/structures.py; structures.cpp reports the layout, and
+// both are compared when the library is loaded.
 
 #pragma once
 
@@ -15,7 +15,7 @@ struct PellucidAttention {
   int32_t num_threads;
 };
 
-// As in engine_svc/attention/interface.py.
+// As PagedBatch in engine_svc/attention/interface.py.
 struct PellucidBatch {
   const int64_t* slot_mapping;
   const int32_t* query_starts;
@@ -24,13 +24,13 @@ struct PellucidBatch {
   int32_t num_tokens, num_sequences, table_stride;
 };
 
-// Rows are `stride` elements apart and hold their heads one after the other.
+// Rows are `stride` elements apart; the heads of a row are contiguous.
 struct PellucidRows {
   void* data;
   int64_t stride;
 };
 
-// kInt16 is for activations only: all of their groups have a high and a low part, not just the outliers.
+// kInt16 is for activations only: all groups are decomposed into a high and a low int8 part, not only outlier groups.
 enum PellucidFormat : int32_t { kFloat32 = 0, kBfloat16 = 1, kInt8 = 2, kInt4 = 3, kInt16 = 4 };
 
 struct PellucidMatrix {
@@ -41,16 +41,16 @@ struct PellucidMatrix {
   int32_t panel_bytes;
 };
 
-// Several matrices for the same input; their outputs lie side by side.
+// Several matrices with the same input; their outputs are concatenated.
 struct PellucidLinear {
   PellucidMatrix parts[3];
   int32_t num_parts;
 };
 
 enum PellucidActivation : int32_t { kSilu = 0, kGelu = 1 };
-enum PellucidHeadNorms : int32_t { kNoHeadNorms = 0, kEachHead = 1, kHeadsTogether = 2 };
+enum PellucidQKNorm : int32_t { kNoQKNorm = 0, kPerHead = 1, kAllHeads = 2 };
 
-// Norms are null where there are none.
+// Norms are null if the layer has none at that place.
 struct PellucidLayer {
   PellucidLinear qkv, out, gate_up, down;
   const float *before_attention, *after_attention, *before_mlp, *after_mlp, *query_norm, *key_norm;
@@ -61,7 +61,7 @@ struct PellucidLayer {
 struct PellucidRope {
   const float* inverse_frequencies;
   int32_t num_pairs;
-  float magnitude;
+  float attention_factor;
 };
 
 struct PellucidDecoder {
@@ -72,20 +72,20 @@ struct PellucidDecoder {
   const PellucidRope* ropes;
   const float* norm;
   int32_t num_layers, num_ropes, hidden_size, intermediate_size;
-  int32_t format;  // of what is multiplied
+  int32_t format;  // of the activations
   int32_t activation;
-  int32_t head_norms;
+  int32_t qk_norm;
   float eps, embedding_scale;
   float logit_softcap;  // 0: none
 };
 
 struct PellucidTokens {
   const int64_t *input_ids, *positions;
-  const int64_t* rows;  // the tokens whose results are wanted
+  const int64_t* rows;  // indices of the tokens whose hidden states are returned
   int64_t num_rows;
 };
 
-// A field of a structure, or with an empty name the whole structure. The last one has no structure.
+// A field of a structure, or a whole structure if `name` is empty. The last entry has a null `structure`.
 struct PellucidField {
   const char *structure, *name;
   int64_t offset, size;

@@ -1,7 +1,7 @@
-// Threads that do a piece of work together, phase by phase.
+// A team of threads that runs a sequence of parallel loops (phases) in one parallel region.
 //
-// A phase is over when all of its work is done, not when all threads have come: one that had to leave its core to another
-// process while it held no work holds nobody up, and catches up later.
+// A phase ends when all of its iterations are done, not when all threads have arrived. So a thread that was preempted
+// by another process between iterations does not delay the others.
 #pragma once
 
 #include <omp.h>
@@ -23,10 +23,10 @@ inline void pause() {
 
 class Team {
  public:
-  // Calls `work(team)` on `num_threads` threads. It must go through the same phases on each of them, at most `most_phases`.
+  // Calls `work(team)` on `num_threads` threads. All of them must run the same phases, at most `max_phases`.
   template <typename Work>
-  static void run(int num_threads, int most_phases, Work work) {
-    std::vector<Counter> counters(size_t(most_phases) * (num_threads + 1));
+  static void run(int num_threads, int max_phases, Work work) {
+    std::vector<Counter> counters(size_t(max_phases) * (num_threads + 1));
 #pragma omp parallel num_threads(num_threads)
     {
       Team team(counters.data(), omp_get_thread_num(), omp_get_num_threads());
@@ -34,21 +34,23 @@ class Team {
     }
   }
 
-  // A phase: `work(i)` for each i below `count`. All of it is done on return. Each thread has a run of its own, so that it
-  // finds in its cache what lies side by side, and helps the others when that is done.
+  // A phase: calls `work(i)` for each i below `count`; all calls are done on return. Each thread has a contiguous
+  // range, for cache locality, and steals from the other ranges when its own is done.
   template <typename Work>
-  void share(int count, Work work) {
+  void parallel_for(int count, Work work) {
     Counter* const phase = std::exchange(phase_, phase_ + num_threads_ + 1);
     std::atomic<int>& done = phase[num_threads_].value;
     for (int i = 0; i < num_threads_; ++i) {
       const int owner = (thread_ + i) % num_threads_;
       const int first = first_of(owner, count), end = first_of(owner + 1, count);
       int taken = 0;
-      for (int next; (next = first + phase[owner].value.fetch_add(1, std::memory_order_relaxed)) < end; ++taken) work(next);
+      for (int next; (next = first + phase[owner].value.fetch_add(1, std::memory_order_relaxed)) < end; ++taken) {
+        work(next);
+      }
       if (taken > 0) done.fetch_add(taken, std::memory_order_release);
     }
     for (int tries = 0; done.load(std::memory_order_acquire) < count; ++tries) {
-      // Others are about to finish, unless they lost their core: then whoever waits for one may have ours.
+      // The other threads are about to finish, unless they were preempted: then yield this core.
       tries < kPauses ? pause() : static_cast<void>(sched_yield());
     }
   }
@@ -64,7 +66,7 @@ class Team {
 
   static constexpr int kPauses = 2000;
 
-  Counter* phase_;  // how much was taken of each thread's run, and how much is done
+  Counter* phase_;  // iterations taken from the range of each thread, then the number of iterations done
   int thread_, num_threads_;
 };
 

@@ -1,4 +1,4 @@
-"""Sequences with known keys and values, attended step by step over a paged cache."""
+"""Sequences with known queries, keys and values, and steps of attention over a paged KV cache."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def config(
 
 @dataclass
 class History:
-    """Everything one sequence ever computes, and the blocks it has."""
+    """All queries, keys and values of a sequence, and its blocks."""
 
     query: Tensor
     key: Tensor
@@ -35,7 +35,7 @@ class History:
     blocks: list[int]
 
     def naive(self, start: int, end: int, config: AttentionConfig, layer: int = 0) -> Tensor:
-        """Attention of tokens ``start`` to ``end``, one by one and head by head, in float64."""
+        """Attention of tokens ``start`` to ``end``, token by token and head by head, in float64."""
         out = torch.empty(end - start, config.num_heads, config.head_dim, dtype=torch.float64)
         scale = config.head_dim**-0.5 if config.scale is None else config.scale
         for token in range(start, end):
@@ -58,7 +58,7 @@ def histories(
     block_size: int = BLOCK_SIZE,
     num_blocks: int = NUM_BLOCKS,
 ) -> list[History]:
-    """Random sequences, their blocks strewn over the cache."""
+    """Random sequences with blocks at random places in the cache."""
     generator = torch.Generator().manual_seed(seed)
 
     def random(length: int, heads: int) -> Tensor:

@@ -33,7 +33,7 @@ def damaged_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(backends, "load_kernels", lambda: load_kernels(tmp_path / "damaged.so"))
 
 
-def test_kernels_are_taken_where_they_are_built(kernels: Kernels) -> None:
+def test_auto_uses_built_kernels(kernels: Kernels) -> None:
     with capture_logs() as logs:
         assert isinstance(create("auto"), CpuAttention)
         assert isinstance(create("cpu"), CpuAttention)
@@ -43,18 +43,18 @@ def test_kernels_are_taken_where_they_are_built(kernels: Kernels) -> None:
 
 
 @pytest.mark.usefixtures("no_kernels")
-def test_without_kernels_plain_torch_computes_and_the_log_says_so_in_a_line() -> None:
+def test_auto_without_kernels_logs_one_warning() -> None:
     with capture_logs() as logs:
         assert isinstance(create("auto"), ReferenceAttention)
 
-    assert [(line["log_level"], line["reason"], line["build_by"]) for line in logs] == [
+    assert [(line["log_level"], line["reason"], line["build_command"]) for line in logs] == [
         ("warning", "they are not built for this machine", "python -m engine_svc.kernels.build")
     ]
-    assert "all of the model" in logs[0]["event"]
+    assert "the whole model" in logs[0]["event"]
 
 
 @pytest.mark.usefixtures("damaged_kernels")
-def test_kernels_that_cannot_be_loaded_are_not_called_missing() -> None:
+def test_load_failure_of_kernels_is_reported() -> None:
     with capture_logs() as logs:
         assert isinstance(create("auto"), ReferenceAttention)
 
@@ -65,28 +65,30 @@ def test_kernels_that_cannot_be_loaded_are_not_called_missing() -> None:
 
 
 @pytest.mark.usefixtures("no_kernels")
-def test_kernels_that_are_asked_for_must_be_there() -> None:
-    with pytest.raises(ModelLoadError, match=r"not built for this machine.* built by python -m engine_svc\.kernels"):
+def test_cpu_without_kernels_is_refused() -> None:
+    with pytest.raises(
+        ModelLoadError, match=r"not built for this machine.* Build them with python -m engine_svc\.kernels"
+    ):
         create("cpu")
 
 
-def test_heads_that_do_not_fill_the_words_of_the_cache_are_not_for_the_kernel(kernels: Kernels) -> None:
+def test_head_dim_not_supported_by_the_kernel(kernels: Kernels) -> None:
     odd = config(head_dim=7, dtype=torch.bfloat16)
     with capture_logs() as logs:
         assert isinstance(create("auto", odd), ReferenceAttention)
 
-    assert [line["reason"] for line in logs] == ["heads of 7 numbers do not fill words of 4 bytes with bfloat16"]
-    with pytest.raises(ModelLoadError, match="cpu cannot compute this model: heads of 7 numbers"):
+    assert [line["reason"] for line in logs] == ["head_dim must be a multiple of 2 with bfloat16, got 7"]
+    with pytest.raises(ModelLoadError, match="cpu does not support this model: head_dim must be a multiple of 2"):
         create("cpu", odd)
     assert isinstance(create("cpu", config(head_dim=7)), CpuAttention)
 
 
-def test_kernels_of_another_version_are_refused_even_if_nobody_asked_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mismatched_kernels_are_refused_with_auto_too(monkeypatch: pytest.MonkeyPatch) -> None:
     def mismatched() -> Kernels:
         raise StructureMismatch("the compiled kernels do not match")
 
     monkeypatch.setattr(backends, "load_kernels", mismatched)
 
     for name in ("auto", "cpu"):
-        with pytest.raises(ModelLoadError, match=r"do not match\. They are built by python -m engine_svc\.kernels"):
+        with pytest.raises(ModelLoadError, match=r"do not match\. Rebuild them with python -m engine_svc\.kernels"):
             find_kernels(name)

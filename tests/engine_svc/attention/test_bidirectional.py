@@ -24,7 +24,7 @@ def naive(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.
 
 @settings(max_examples=15)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=8))
-def test_every_token_sees_all_of_its_own_sequence(lengths: list[int]) -> None:
+def test_every_token_attends_to_its_whole_sequence(lengths: list[int]) -> None:
     query, key, value = random(sum(lengths))
 
     found = WholeSequences(lengths).attend(query, key, value)
@@ -34,7 +34,7 @@ def test_every_token_sees_all_of_its_own_sequence(lengths: list[int]) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_what_a_sequence_gets_has_the_same_bits_in_any_company(dtype: torch.dtype) -> None:
+def test_batch_invariant(dtype: torch.dtype) -> None:
     lengths = [70, 70, 3, 70, 70]
     inputs = random(sum(lengths), dtype)
 

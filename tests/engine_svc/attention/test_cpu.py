@@ -1,4 +1,4 @@
-"""The kernel against plain attention, and against itself under everything that must change nothing."""
+"""The kernel equals naive attention, and is bit-for-bit equal for any schedule, block size and number of threads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
 def new_backend(
     kernels: Kernels, config: AttentionConfig, *, block_size: int = BLOCK_SIZE, num_blocks: int = NUM_BLOCKS
 ) -> CpuAttention:
-    """A backend whose cache is full of what nobody may ever see."""
+    """A backend whose cache is filled with NaN, which must never be read."""
     backend = CpuAttention(config, kernels, num_blocks=num_blocks, block_size=block_size)
     backend.cache.data.fill_(torch.nan)
     return backend
@@ -36,7 +36,7 @@ def new_backend(
 def in_steps(
     kernels: Kernels, shape: AttentionConfig, sequences: list[History], chunks: list[int], block_size: int
 ) -> list[Tensor]:
-    """All sequences to their ends, together, in runs of these lengths."""
+    """All sequences to their ends, batched, in chunks of these lengths."""
     num_blocks = 1 + max(block for history in sequences for block in history.blocks)
     backend = new_backend(kernels, shape, block_size=block_size, num_blocks=num_blocks)
     sizes, computed = cycle(chunks), [0] * len(sequences)
@@ -65,7 +65,7 @@ def in_steps(
     dtype=st.sampled_from(DTYPES),
     softcap=st.sampled_from([None, 2.0]),
 )
-def test_any_cut_into_steps_gives_plain_causal_attention(
+def test_any_chunking_equals_naive_causal_attention(
     kernels: Kernels,
     lengths: list[int],
     chunks: list[int],
@@ -90,28 +90,28 @@ def test_any_cut_into_steps_gives_plain_causal_attention(
 @settings(max_examples=40)
 @given(
     chunks=st.lists(st.integers(1, 60), min_size=1, max_size=5),
-    num_neighbours=st.integers(0, 3),
+    num_others=st.integers(0, 3),
     block_size=st.sampled_from([1, 5, 16, 64, 128]),
     group=st.sampled_from([1, 3, 4, 7]),
     window=st.sampled_from([None, 50]),
     dtype=st.sampled_from(DTYPES),
     num_threads=st.integers(1, 3),
 )
-def test_nothing_around_a_sequence_changes_a_bit(
+def test_batch_invariant(
     kernels: Kernels,
     chunks: list[int],
-    num_neighbours: int,
+    num_others: int,
     block_size: int,
     group: int,
     window: int | None,
     dtype: torch.dtype,
     num_threads: int,
 ) -> None:
-    """Not its chunks, its neighbours, the size and the place of its blocks, nor the threads."""
+    """For any chunks, other sequences, block sizes, block positions and numbers of threads."""
     shape = config(2 * group, 2, 16, window, dtype)
     (alone,) = histories(shape, [200], block_size=16, num_blocks=13)
     (expected,) = in_steps(kernels, shape, [alone], [200], 16)
-    lengths = [200, 70, 130, 9][: 1 + num_neighbours]
+    lengths = [200, 70, 130, 9][: 1 + num_others]
     others = histories(shape, lengths, block_size=block_size, num_blocks=1 + sum(lengths))
     before = torch.get_num_threads()
     try:
@@ -126,7 +126,7 @@ def test_nothing_around_a_sequence_changes_a_bit(
 
 @pytest.mark.parametrize("window", [None, 100])
 @pytest.mark.parametrize("head_dim", [64, 128])
-def test_it_agrees_with_the_reference(kernels: Kernels, head_dim: int, window: int | None) -> None:
+def test_equals_the_reference(kernels: Kernels, head_dim: int, window: int | None) -> None:
     shape = config(9, 3, head_dim, window)
     sequences = histories(shape, [300, 1, 64, 65], block_size=16)
     runs = [(history, 0, len(history.query)) for history in sequences]
@@ -139,7 +139,7 @@ def test_it_agrees_with_the_reference(kernels: Kernels, head_dim: int, window: i
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_the_scale_is_the_models_own(kernels: Kernels, dtype: torch.dtype) -> None:
+def test_scale_of_the_configuration(kernels: Kernels, dtype: torch.dtype) -> None:
     shape = config(dtype=dtype, scale=0.75, softcap=1.5)
     (history,) = histories(shape, [40])
 
@@ -149,7 +149,7 @@ def test_the_scale_is_the_models_own(kernels: Kernels, dtype: torch.dtype) -> No
     torch.testing.assert_close(out.double(), history.naive(0, 40, shape), rtol=tolerance, atol=tolerance)
 
 
-def test_layers_have_caches_and_windows_of_their_own(kernels: Kernels) -> None:
+def test_layers_have_separate_caches_and_windows(kernels: Kernels) -> None:
     shape = dataclasses.replace(config(), windows=(None, 3))
     sequences = [histories(shape, [6], seed=layer)[0] for layer in range(2)]
     sequences[1].blocks = sequences[0].blocks
@@ -164,25 +164,23 @@ def test_layers_have_caches_and_windows_of_their_own(kernels: Kernels) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("block_size", [4, 16])
-def test_what_a_broken_sequence_left_in_a_block_is_never_seen(
-    kernels: Kernels, block_size: int, dtype: torch.dtype
-) -> None:
+def test_stale_nan_in_a_reused_block_is_never_read(kernels: Kernels, block_size: int, dtype: torch.dtype) -> None:
     shape = config(head_dim=16, dtype=dtype)
-    broken, healthy = histories(shape, [40, 21], block_size=block_size)
-    for part in (broken.query, broken.key, broken.value):
+    stale, fresh = histories(shape, [40, 21], block_size=block_size)
+    for part in (stale.query, stale.key, stale.value):
         part.fill_(torch.nan)
-    healthy.blocks = broken.blocks
+    fresh.blocks = stale.blocks
     backend = new_backend(kernels, shape, block_size=block_size)
 
-    (nan,) = attend(backend, [(broken, 0, 40)], block_size=block_size)
-    (out,) = attend(backend, [(healthy, 0, 21)], block_size=block_size)
+    (nan,) = attend(backend, [(stale, 0, 40)], block_size=block_size)
+    (out,) = attend(backend, [(fresh, 0, 21)], block_size=block_size)
 
     assert nan.isnan().all()
     tolerance = TOLERANCE[dtype]
-    torch.testing.assert_close(out.double(), healthy.naive(0, 21, shape), rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(out.double(), fresh.naive(0, 21, shape), rtol=tolerance, atol=tolerance)
 
 
-def test_sequences_may_share_the_blocks_of_a_common_prefix(kernels: Kernels) -> None:
+def test_sequences_can_share_prefix_blocks(kernels: Kernels) -> None:
     shape = config()
     first, second = histories(shape, [10, 12])
     second.key[:8], second.value[:8] = first.key[:8], first.value[:8]
@@ -197,7 +195,7 @@ def test_sequences_may_share_the_blocks_of_a_common_prefix(kernels: Kernels) -> 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_extreme_scores(kernels: Kernels, dtype: torch.dtype) -> None:
-    """One key takes everything; sums neither overflow nor vanish."""
+    """One key has all the weight; sums neither overflow nor underflow."""
     shape = config(dtype=dtype)
     (history,) = histories(shape, [200])
     history.query *= 100
@@ -209,15 +207,15 @@ def test_extreme_scores(kernels: Kernels, dtype: torch.dtype) -> None:
     torch.testing.assert_close(out.double(), history.naive(0, 200, shape), rtol=tolerance, atol=tolerance)
 
 
-def test_every_field_of_a_configuration_reaches_the_kernel() -> None:
+def test_every_field_of_the_configuration_is_passed_to_the_kernel() -> None:
     read = set(re.findall(r"config\.(\w+)", inspect.getsource(cpu)))
 
     assert {field.name for field in dataclasses.fields(AttentionConfig)} <= read
 
 
 @pytest.mark.parametrize(("block_size", "extra"), [(4, 0), (5, 1)])
-def test_the_size_of_a_token_in_the_cache(kernels: Kernels, block_size: int, extra: int) -> None:
-    """An odd block of bfloat16 has room for one more value."""
+def test_kv_cache_bytes_per_token(kernels: Kernels, block_size: int, extra: int) -> None:
+    """An odd block size of bfloat16 is padded by one value."""
     shape = config(kv_heads=2, head_dim=64, dtype=torch.bfloat16)
     backend = CpuAttention(shape, kernels, num_blocks=5, block_size=block_size)
 

@@ -15,7 +15,7 @@ from tests.engine_svc.attention.paged import BLOCK_SIZE, NUM_BLOCKS, History, at
 
 
 def new_backend(config: AttentionConfig, *, batch_invariant: bool = False) -> ReferenceAttention:
-    """A backend whose cache is full of what nobody may ever see."""
+    """A backend whose cache is filled with NaN, which must never be read."""
     backend = ReferenceAttention(config, num_blocks=NUM_BLOCKS, block_size=BLOCK_SIZE, batch_invariant=batch_invariant)
     for cache in backend.cache:
         cache.fill_(torch.nan)
@@ -33,7 +33,7 @@ def new_backend(config: AttentionConfig, *, batch_invariant: bool = False) -> Re
     softcap=st.sampled_from([None, 1.5]),
     batch_invariant=st.booleans(),
 )
-def test_any_cut_into_steps_gives_plain_causal_attention(
+def test_any_chunking_equals_naive_causal_attention(
     lengths: list[int],
     chunks: list[int],
     group: int,
@@ -59,7 +59,7 @@ def test_any_cut_into_steps_gives_plain_causal_attention(
 
 
 @pytest.mark.parametrize("window", [None, 50])
-def test_long_runs_are_cut_without_a_trace(window: int | None) -> None:
+def test_long_runs_are_split_exactly(window: int | None) -> None:
     shape = config(window=window)
     (history,) = histories(shape, [2 * reference._MAX_QUERIES - 20])
     middle = len(history.query) // 3
@@ -73,9 +73,7 @@ def test_long_runs_are_cut_without_a_trace(window: int | None) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("softcap", [None, 1.5])
-def test_batch_invariant_are_the_same_in_any_step_on_any_number_of_threads(
-    dtype: torch.dtype, softcap: float | None
-) -> None:
+def test_batch_invariant_mode_is_exact_for_any_steps_and_threads(dtype: torch.dtype, softcap: float | None) -> None:
     shape = config(6, 2, 80, window=70, dtype=dtype, softcap=softcap)
     first, second = histories(shape, [120, 37])
     before = torch.get_num_threads()
@@ -94,7 +92,7 @@ def test_batch_invariant_are_the_same_in_any_step_on_any_number_of_threads(
     assert torch.equal(whole, cut)
 
 
-def test_layers_have_caches_of_their_own() -> None:
+def test_layers_have_separate_caches() -> None:
     shape = config()
     first, second = histories(shape, [6], seed=1)[0], histories(shape, [6], seed=2)[0]
     second.blocks = first.blocks
@@ -119,7 +117,7 @@ def test_each_layer_has_its_own_window() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("softcap", [None, 1.5])
-def test_neighbours_change_nothing_to_the_last_bit(dtype: torch.dtype, softcap: float | None) -> None:
+def test_output_does_not_depend_on_other_sequences(dtype: torch.dtype, softcap: float | None) -> None:
     shape = config(dtype=dtype, softcap=softcap)
     sequences = histories(shape, [30, 7, 19, 1])
     alone = [attend(new_backend(shape), [(history, 0, len(history.query))])[0] for history in sequences]
@@ -129,22 +127,22 @@ def test_neighbours_change_nothing_to_the_last_bit(dtype: torch.dtype, softcap: 
     assert all(torch.equal(one, other) for one, other in zip(alone, together, strict=True))
 
 
-def test_what_a_broken_sequence_left_in_a_block_is_never_seen() -> None:
+def test_stale_nan_in_a_reused_block_is_never_read() -> None:
     shape = config()
-    broken, healthy = histories(shape, [8, 5])
-    for part in (broken.query, broken.key, broken.value):
+    stale, fresh = histories(shape, [8, 5])
+    for part in (stale.query, stale.key, stale.value):
         part.fill_(torch.nan)
-    healthy.blocks = broken.blocks
+    fresh.blocks = stale.blocks
     backend = new_backend(shape)
 
-    (nan,) = attend(backend, [(broken, 0, 8)])
-    (out,) = attend(backend, [(healthy, 0, 5)])
+    (nan,) = attend(backend, [(stale, 0, 8)])
+    (out,) = attend(backend, [(fresh, 0, 5)])
 
     assert nan.isnan().all()
-    torch.testing.assert_close(out.double(), healthy.naive(0, 5, shape), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(out.double(), fresh.naive(0, 5, shape), rtol=1e-5, atol=1e-5)
 
 
-def test_sequences_may_share_the_blocks_of_a_common_prefix() -> None:
+def test_sequences_can_share_prefix_blocks() -> None:
     shape = config()
     first, second = histories(shape, [10, 12])
     second.key[:8], second.value[:8] = first.key[:8], first.value[:8]
@@ -158,7 +156,7 @@ def test_sequences_may_share_the_blocks_of_a_common_prefix() -> None:
 
 
 @pytest.mark.parametrize("softcap", [None, 1.5])
-def test_bfloat16_is_near_the_truth(softcap: float | None) -> None:
+def test_bfloat16_is_close_to_float64(softcap: float | None) -> None:
     shape = config(dtype=torch.bfloat16, softcap=softcap)
     (history,) = histories(shape, [40])
 
@@ -168,7 +166,7 @@ def test_bfloat16_is_near_the_truth(softcap: float | None) -> None:
     torch.testing.assert_close(out.double(), history.naive(0, 40, shape), rtol=2e-2, atol=2e-2)
 
 
-def test_the_size_of_a_token_in_the_cache() -> None:
+def test_kv_cache_bytes_per_token() -> None:
     shape = config(kv_heads=3, head_dim=64, dtype=torch.bfloat16)
     backend = ReferenceAttention(shape, num_blocks=5, block_size=BLOCK_SIZE)
 

@@ -28,7 +28,7 @@ from svclib.errors import (
 )
 from svclib.status import from_rpc_error
 from tests.engine_svc import tiny, tiny_encoders
-from tests.engine_svc.embedding.fakes import BAD_TOKEN, Failing, Held, Panicking, Told
+from tests.engine_svc.embedding.fakes import BAD_TOKEN, BlockingRunner, Failing, FakeRunner, Panicking
 from tests.engine_svc.serving import Served, prompt, serving
 from tests.numerics.test_embeddings import TEXTS, expected
 
@@ -48,7 +48,7 @@ async def embed(served: Served, request: engine_pb2.EmbedRequest, **options: Any
     return [list(one.values) for one in response.embeddings]
 
 
-async def begun(held: Held) -> None:
+async def begun(held: BlockingRunner) -> None:
     """Returns when a pass has begun."""
     assert await asyncio.to_thread(held.begun.acquire, timeout=30)
 
@@ -90,7 +90,7 @@ async def test_model_info_of_an_embedding_model(tmp_path: Path) -> None:
 
 
 async def test_an_embedding_model_does_not_generate() -> None:
-    async with serving(lambda _settings: Told()) as served:
+    async with serving(lambda _settings: FakeRunner()) as served:
         with pytest.raises(Unsupported, match="generation is not supported") as raised:
             await served.ask(prompt(max_tokens=3))
         assert raised.value.param == "model"
@@ -126,7 +126,7 @@ async def test_a_generating_model_does_not_embed() -> None:
 async def test_invalid_input_never_reaches_a_pass(
     request_: engine_pb2.EmbedRequest, error: type[ServiceError], param: str
 ) -> None:
-    told = Told()
+    told = FakeRunner()
     async with serving(lambda _settings: told) as served:
         with pytest.raises(InvalidRequest) as raised:
             await embed(served, request_)
@@ -138,7 +138,7 @@ async def test_invalid_input_never_reaches_a_pass(
 
 
 async def test_the_event_loop_is_free_while_a_pass_runs() -> None:
-    held = Held()
+    held = BlockingRunner()
     async with serving(lambda _settings: held) as served:
         asking = [asyncio.create_task(embed(served, message([number] * 20))) for number in (1, 2)]
         await begun(held)
@@ -149,7 +149,7 @@ async def test_the_event_loop_is_free_while_a_pass_runs() -> None:
 
 
 async def test_a_cancelled_request_is_not_computed_any_further() -> None:
-    held = Held()
+    held = BlockingRunner()
     async with serving(lambda _settings: held) as served:
         leaving = served.stub.Embed(message(*[[1] * 20] * 5))
         await begun(held)
@@ -163,7 +163,7 @@ async def test_a_cancelled_request_is_not_computed_any_further() -> None:
 
 
 async def test_a_deadline_ends_the_work_too() -> None:
-    held = Held()
+    held = BlockingRunner()
     async with serving(lambda _settings: held) as served:
         with pytest.raises(DeadlineExceeded):
             await embed(served, message(*[[1] * 20] * 5), timeout=0.3)
@@ -175,7 +175,7 @@ async def test_a_deadline_ends_the_work_too() -> None:
 
 
 async def test_the_queue_is_bounded() -> None:
-    held = Held()
+    held = BlockingRunner()
     async with serving(lambda _settings: held) as served:
         most = message(*[[1] * 30] * (MAX_TOKENS // 30 // 8))  # an eighth of what one request may have
         calls = [served.stub.Embed(most) for _ in range(8 * MAX_WAITING_TOKENS // MAX_TOKENS)]
@@ -194,14 +194,14 @@ async def test_the_queue_is_bounded() -> None:
 
 
 async def test_a_bad_text_fails_its_request_alone() -> None:
-    async with serving(lambda _settings: Told()) as served:
+    async with serving(lambda _settings: FakeRunner()) as served:
         with pytest.raises(InternalError):
             await embed(served, message([1], [BAD_TOKEN]))
         assert await embed(served, message([1])) == [[1, 1]]
 
 
 async def test_draining_finishes_running_requests_and_refuses_new_ones() -> None:
-    held = Held()
+    held = BlockingRunner()
     async with serving(lambda _settings: held) as served:
         asking = asyncio.create_task(embed(served, message([1])))
         await begun(held)
@@ -216,7 +216,7 @@ async def test_draining_finishes_running_requests_and_refuses_new_ones() -> None
 
 
 async def test_a_stall_shows_in_health_and_passes() -> None:
-    held = Held()
+    held = BlockingRunner()
     async with serving(lambda _settings: held, stall_seconds=0.1) as served:
         asking = asyncio.create_task(embed(served, message([1])))
         await served.until_health(serving=False)
@@ -228,7 +228,7 @@ async def test_a_stall_shows_in_health_and_passes() -> None:
 @pytest.mark.parametrize(
     ("model", "num_survived"), [(Failing(times=MAX_STEP_FAULTS), MAX_STEP_FAULTS - 1), (Panicking(), 0)]
 )
-async def test_a_failed_engine_reports_not_ready_and_ends_the_process(model: Told, num_survived: int) -> None:
+async def test_a_failed_engine_reports_not_ready_and_ends_the_process(model: FakeRunner, num_survived: int) -> None:
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, told.set)

@@ -1,4 +1,4 @@
-"""Embedders that tests write: a text's vector is made of its own tokens."""
+"""Fake embedding runners: the vector of a text is computed from its tokens."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 
 from engine_svc.embedding.interface import EmbedderInfo, EmbeddingInput, EmbeddingParams, EmbeddingRequest, Vector
 
-INFO = EmbedderInfo("told", "bert", "float32", vocab_size=100, max_model_len=30, embedding_dim=2, pooling="mean",
+INFO = EmbedderInfo("fake", "bert", "float32", vocab_size=100, max_model_len=30, embedding_dim=2, pooling="mean",
                     max_num_batched_tokens=20)  # fmt: skip
 BAD_TOKEN = 99
 
 
-class Told:
-    """The vector of a text is its sum and its length; one with the token 99 fails alone."""
+class FakeRunner:
+    """The vector of a text is the sum of its tokens and its length; a text with token 99 fails."""
 
     def __init__(self) -> None:
         self.info = INFO
@@ -27,12 +27,12 @@ class Told:
 
     @property
     def texts(self) -> list[Sequence[int]]:
-        """All that was computed, in order."""
+        """All computed texts, in order."""
         return [token_ids for inputs in self.passes for token_ids, _ in inputs]
 
 
-class Held(Told):
-    """Its passes hang until they are let go, one by one."""
+class BlockingRunner(FakeRunner):
+    """Each pass blocks until ``go`` is released."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,8 +45,8 @@ class Held(Told):
         return super().execute(inputs)
 
 
-class Failing(Told):
-    """So many of its passes fail as a whole, then none."""
+class Failing(FakeRunner):
+    """The first ``times`` passes fail."""
 
     def __init__(self, *, times: int) -> None:
         super().__init__()
@@ -60,10 +60,10 @@ class Failing(Told):
 
 
 class PanicException(BaseException):
-    """As pyo3 raises it."""
+    """As raised by pyo3."""
 
 
-class Panicking(Told):
+class Panicking(FakeRunner):
     def execute(self, inputs: Sequence[EmbeddingInput]) -> list[Vector | Exception]:
         raise PanicException("index out of bounds")
 

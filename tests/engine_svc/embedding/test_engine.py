@@ -8,19 +8,19 @@ from engine_svc.metrics import EngineMetrics
 from engine_svc.runners.interface import DeviceLost
 from engine_svc.step_engine import MAX_STEP_FAULTS
 from svclib.errors import InternalError
-from tests.engine_svc.embedding.fakes import BAD_TOKEN, Failing, Told, request
+from tests.engine_svc.embedding.fakes import BAD_TOKEN, Failing, FakeRunner, request
 
 
 class Running:
-    """An engine without a thread."""
+    """An engine, stepped by the test instead of a thread."""
 
-    def __init__(self, runner: Told) -> None:
+    def __init__(self, runner: FakeRunner) -> None:
         self.registry = CollectorRegistry()
         self.engine = EmbeddingEngine(runner, EngineMetrics(self.registry, "m"))
         self._outcomes: list[list[object]] = []
 
     def add(self, *texts: tuple[int, ...]) -> tuple[int, list[object]]:
-        """A request, and where its outcome goes."""
+        """Add a request; returns its id and the list that receives its outcome."""
         outcomes: list[object] = []
         group_id = len(self._outcomes)
         self._outcomes.append(outcomes)
@@ -28,14 +28,14 @@ class Running:
         return group_id, outcomes
 
     def step(self) -> bool:
-        """One pass, and its outcomes."""
+        """Run one pass and collect its outcomes."""
         moved = self.engine.step()
         for output in self.engine.take_outputs():
             self._outcomes[output.group_id].append(output.outcome)
         return moved
 
     def run(self) -> int:
-        """Passes until nothing is left."""
+        """Run passes until no text is left; returns their number."""
         count = 0
         while self.step():
             count += 1
@@ -51,9 +51,9 @@ def vectors(outcomes: list[object]) -> list[list[float]]:
     return [vector.tolist() for vector in outcome]
 
 
-def test_requests_share_passes_and_get_their_own_vectors() -> None:
-    told = Told()
-    running = Running(told)
+def test_requests_share_passes() -> None:
+    runner = FakeRunner()
+    running = Running(runner)
     _, first = running.add((1, 2), (3,))
     _, second = running.add((4, 5, 6))
 
@@ -61,12 +61,12 @@ def test_requests_share_passes_and_get_their_own_vectors() -> None:
 
     assert vectors(first) == [[3, 2], [3, 1]]
     assert vectors(second) == [[15, 3]]
-    assert told.texts == [(1, 2), (4, 5, 6), (3,)]
+    assert runner.texts == [(1, 2), (4, 5, 6), (3,)]
 
 
-def test_a_bad_text_ends_its_request_alone() -> None:
-    told = Told()
-    running = Running(told)
+def test_a_failed_text_ends_its_request_only() -> None:
+    runner = FakeRunner()
+    running = Running(runner)
     _, bad = running.add((BAD_TOKEN,), *[(7,) * 20] * 3)
     _, good = running.add((1,))
 
@@ -74,12 +74,12 @@ def test_a_bad_text_ends_its_request_alone() -> None:
 
     assert [type(outcome) for outcome in bad] == [InternalError]
     assert vectors(good) == [[1, 1]]
-    assert (7,) * 20 not in told.texts, "nobody wants the rest of a request that failed"
+    assert (7,) * 20 not in runner.texts, "the rest of a failed request is not computed"
     assert running.sample("vllm:request_success_total", finished_reason="error") == 1
     assert running.sample("vllm:request_success_total", finished_reason="stop") == 1
 
 
-def test_a_failed_pass_ends_the_requests_in_it_and_no_others() -> None:
+def test_a_failed_pass_ends_only_its_requests() -> None:
     running = Running(Failing(times=1))
     _, first = running.add((1,) * 20)
     _, second = running.add((2,) * 20)
@@ -91,7 +91,7 @@ def test_a_failed_pass_ends_the_requests_in_it_and_no_others() -> None:
     assert running.sample("pellucid_engine_step_faults_total") == 1
 
 
-def test_one_failed_pass_after_another_means_that_the_device_is_lost() -> None:
+def test_several_failed_passes_in_a_row_are_a_lost_device() -> None:
     running = Running(Failing(times=MAX_STEP_FAULTS))
     for _ in range(MAX_STEP_FAULTS):
         running.add((1,) * 20)
@@ -100,7 +100,7 @@ def test_one_failed_pass_after_another_means_that_the_device_is_lost() -> None:
         running.run()
 
 
-def test_faults_are_counted_in_a_row_only() -> None:
+def test_a_successful_pass_resets_the_fault_count() -> None:
     failing = Failing(times=MAX_STEP_FAULTS - 1)
     running = Running(failing)
     for _ in range(2):
@@ -110,23 +110,23 @@ def test_faults_are_counted_in_a_row_only() -> None:
         failing.times = MAX_STEP_FAULTS - 1
 
 
-def test_who_left_is_not_computed() -> None:
-    told = Told()
-    running = Running(told)
-    gone, outcomes = running.add(*[(7,) * 20] * 3)
+def test_an_aborted_request_is_not_computed() -> None:
+    runner = FakeRunner()
+    running = Running(runner)
+    aborted, outcomes = running.add(*[(7,) * 20] * 3)
     running.step()
 
-    running.engine.abort(gone)
-    running.engine.abort(gone)
+    running.engine.abort(aborted)
+    running.engine.abort(aborted)
 
     assert running.run() == 0
-    assert len(told.texts) == 1
+    assert len(runner.texts) == 1
     assert outcomes == []
     assert running.sample("pellucid_engine_requests_aborted_total") == 1
 
 
-def test_who_is_done_cannot_leave() -> None:
-    running = Running(Told())
+def test_aborting_a_finished_request_has_no_effect() -> None:
+    running = Running(FakeRunner())
     job, _ = running.add((1,))
     running.run()
 
@@ -136,7 +136,7 @@ def test_who_is_done_cannot_leave() -> None:
 
 
 def test_metrics_count_tokens_and_passes() -> None:
-    running = Running(Told())
+    running = Running(FakeRunner())
     running.add((1,) * 20, (2,) * 5)
 
     running.run()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from engine_svc.embedding.headless import Headless, with_head
+from engine_svc.embedding.headless import Headless, causal_lm_name
 from engine_svc.weights.checkpoint import open_checkpoint
 from tests.engine_svc import tiny
 
@@ -18,11 +18,11 @@ from tests.engine_svc import tiny
         ("BertModel", "BertModel"),
     ],
 )
-def test_the_whole_model_of_a_known_family(saved: str, whole: str) -> None:
-    assert with_head(saved) == whole
+def test_causal_lm_name(saved: str, whole: str) -> None:
+    assert causal_lm_name(saved) == whole
 
 
-def test_a_checkpoint_is_the_same_with_and_without_its_head(tmp_path: Path) -> None:
+def test_checkpoints_with_and_without_lm_head_are_equal(tmp_path: Path) -> None:
     model = tiny.random_model(tiny.llama(tie_word_embeddings=False))
     whole = Headless(open_checkpoint(Path(tiny.save(model, tmp_path / "whole"))))
     below = Headless(open_checkpoint(Path(tiny.save(model.base_model, tmp_path / "below"))))

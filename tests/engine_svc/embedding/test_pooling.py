@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from engine_svc.embedding.interface import EmbeddingParams, Pooling
-from engine_svc.embedding.pooling import embeddings, finish, pool
+from engine_svc.embedding.pooling import embeddings, pool, truncate_and_normalize
 
 HIDDEN = 6
 FLOATS = st.floats(-1e3, 1e3, width=32)
@@ -30,41 +30,41 @@ def test_each_pooling(pooling: Pooling, expected: list[float]) -> None:
     assert pool(hidden, pooling).tolist() == expected
 
 
-def test_the_mean_is_taken_in_float32() -> None:
+def test_the_mean_is_computed_in_float32() -> None:
     hidden = torch.tensor([[256.0]] + [[1.0]] * 255, dtype=torch.bfloat16)
 
     assert pool(hidden, "mean").item() == pytest.approx(511 / 256)
 
 
-def test_a_vector_is_cut_before_it_is_normed() -> None:
+def test_a_vector_is_truncated_before_it_is_normalised() -> None:
     vector = torch.tensor([3.0, 4.0, 12.0])
 
-    assert finish(vector, EmbeddingParams(dimensions=2)).tolist() == pytest.approx([0.6, 0.8])
-    assert finish(vector, EmbeddingParams(dimensions=2, normalize=False)).tolist() == [3.0, 4.0]
-    assert finish(vector, EmbeddingParams()).tolist() == pytest.approx([3 / 13, 4 / 13, 12 / 13])
+    assert truncate_and_normalize(vector, EmbeddingParams(dimensions=2)).tolist() == pytest.approx([0.6, 0.8])
+    assert truncate_and_normalize(vector, EmbeddingParams(dimensions=2, normalize=False)).tolist() == [3.0, 4.0]
+    assert truncate_and_normalize(vector, EmbeddingParams()).tolist() == pytest.approx([3 / 13, 4 / 13, 12 / 13])
 
 
-def test_a_vector_without_length_stays_as_it_is() -> None:
-    assert finish(torch.zeros(3), EmbeddingParams()).tolist() == [0.0, 0.0, 0.0]
+def test_a_zero_vector_is_unchanged() -> None:
+    assert truncate_and_normalize(torch.zeros(3), EmbeddingParams()).tolist() == [0.0, 0.0, 0.0]
 
 
 @given(st.lists(st.tuples(TEXT, PARAMS), min_size=1, max_size=5))
-def test_each_text_is_pooled_as_if_alone(batch: list[tuple[np.ndarray, EmbeddingParams]]) -> None:
+def test_texts_of_a_batch_are_pooled_separately(batch: list[tuple[np.ndarray, EmbeddingParams]]) -> None:
     texts, params = zip(*batch, strict=True)
     hidden = torch.from_numpy(np.concatenate(texts))
 
     found = embeddings(hidden, [len(text) for text in texts], params, "mean")
 
     for text, each, vector in zip(texts, params, found, strict=True):
-        assert torch.equal(vector, finish(pool(torch.from_numpy(text), each.pooling or "mean"), each))
+        assert torch.equal(vector, truncate_and_normalize(pool(torch.from_numpy(text), each.pooling or "mean"), each))
         assert len(vector) == (each.dimensions or HIDDEN)
 
 
 @given(TEXT, st.integers(1, HIDDEN))
-def test_fewer_dimensions_are_the_beginning_of_more(text: np.ndarray, dimensions: int) -> None:
+def test_truncated_vectors_are_prefixes(text: np.ndarray, dimensions: int) -> None:
     hidden = torch.from_numpy(text)
 
-    cut = finish(pool(hidden, "mean"), EmbeddingParams(dimensions=dimensions))
+    cut = truncate_and_normalize(pool(hidden, "mean"), EmbeddingParams(dimensions=dimensions))
 
     start = pool(hidden, "mean")[:dimensions]
     length = start.norm()

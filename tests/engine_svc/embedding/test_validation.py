@@ -18,7 +18,7 @@ def request(count: int, length: int = 1, dimensions: int | None = None) -> Embed
 
 
 @pytest.mark.parametrize(
-    ("asked", "info"),
+    ("requested", "info"),
     [
         (request(1), INFO),
         (request(MAX_INPUTS), INFO),
@@ -28,30 +28,30 @@ def request(count: int, length: int = 1, dimensions: int | None = None) -> Embed
     ],
     ids=["one", "many", "long", "wide", "wide and cut"],
 )
-def test_what_is_at_its_limits_is_taken(asked: EmbeddingRequest, info: EmbedderInfo) -> None:
-    check_request(asked, info)
+def test_requests_at_the_limits_are_accepted(requested: EmbeddingRequest, info: EmbedderInfo) -> None:
+    check_request(requested, info)
 
 
 @pytest.mark.parametrize(
-    ("asked", "info", "reason"),
+    ("requested", "info", "reason"),
     [
-        (request(MAX_INPUTS + 1), INFO, "2048 texts at most, not 2049"),
-        (request(MAX_TOKENS // 1000 + 1, 1000), INFO, "300000 tokens in all its texts at most, not 301000"),
-        (request(MAX_INPUTS), replace(INFO, embedding_dim=MAX_DIM + 1), "can hold 2047 at most"),
+        (request(MAX_INPUTS + 1), INFO, "at most 2048 texts, got 2049"),
+        (request(MAX_TOKENS // 1000 + 1, 1000), INFO, "at most 300000 tokens in total, got 301000"),
+        (request(MAX_INPUTS), replace(INFO, embedding_dim=MAX_DIM + 1), "at most 2047 texts with"),
         (request(0), INFO, "input is empty"),
     ],
     ids=["many", "long", "wide", "none"],
 )
-def test_what_is_beyond_them_is_refused_with_both_numbers(
-    asked: EmbeddingRequest, info: EmbedderInfo, reason: str
+def test_requests_above_the_limits_are_refused_with_both_numbers(
+    requested: EmbeddingRequest, info: EmbedderInfo, reason: str
 ) -> None:
     with pytest.raises(InvalidRequest, match=reason) as raised:
-        check_request(asked, info)
+        check_request(requested, info)
 
     assert raised.value.param == "input"
 
 
-def test_poolings_have_names() -> None:
+def test_pooling_names() -> None:
     assert [check_pooling(name) for name in ("cls", "mean", "last")] == ["cls", "mean", "last"]
     with pytest.raises(InvalidRequest, match="one of cls, mean, last, not 'max'") as raised:
         check_pooling("max")

@@ -12,7 +12,7 @@ from engine_svc.kernels.library import Kernels, load_kernels
 
 
 def script(folder: Path, text: str) -> str:
-    """A compiler that does this."""
+    """A fake compiler that runs this shell script."""
     path = folder / "compiler"
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
@@ -22,7 +22,7 @@ def script(folder: Path, text: str) -> str:
 COPY = 'for last; do :; done; echo "$0" >> "$0.calls"; echo library > "$last"'
 
 
-def test_what_is_built_is_not_built_again(tmp_path: Path) -> None:
+def test_an_existing_library_is_not_rebuilt(tmp_path: Path) -> None:
     compiler = script(tmp_path, COPY)
 
     first = build(tmp_path / "made", compiler=compiler)
@@ -31,10 +31,10 @@ def test_what_is_built_is_not_built_again(tmp_path: Path) -> None:
     assert first == second == library_path(tmp_path / "made")
     assert first.read_text() == "library\n"
     assert len(Path(f"{compiler}.calls").read_text().splitlines()) == 1
-    assert list(first.parent.iterdir()) == [first], "nothing unfinished is left"
+    assert list(first.parent.iterdir()) == [first], "no temporary files are left"
 
 
-def test_another_source_is_another_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_sources_change_the_library_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = library_path()
     changed = tmp_path / "csrc"
     shutil.copytree(building._SOURCES, changed)
@@ -45,14 +45,14 @@ def test_another_source_is_another_library(tmp_path: Path, monkeypatch: pytest.M
     assert library_path() != before
 
 
-def test_another_processor_is_another_library(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_cpu_changes_the_library_path(monkeypatch: pytest.MonkeyPatch) -> None:
     before = library_path()
     monkeypatch.setattr(building, "_processor", lambda: "another")
 
     assert library_path() != before
 
 
-def test_a_compiler_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_compiler_failure_has_its_message_and_leaves_no_files(tmp_path: Path) -> None:
     compiler = script(tmp_path, 'for last; do :; done; echo half > "$last"; echo "no such flag" >&2; exit 1')
 
     with pytest.raises(BuildError, match="no such flag"):
@@ -60,14 +60,14 @@ def test_a_compiler_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> No
     assert list((tmp_path / "made").iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_a_build_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
     with pytest.raises(BuildError):
         build(tmp_path / "file", compiler=script(tmp_path, COPY))
 
 
-def test_no_compiler_is_no_failure(
+def test_main_exits_0_without_a_compiler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -75,15 +75,15 @@ def test_no_compiler_is_no_failure(
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
 
     assert main() == 0
-    assert "there is no C++ compiler" in capsys.readouterr().err
+    assert "no C++ compiler found" in capsys.readouterr().err
 
 
-def test_nothing_is_said_when_there_is_nothing_to_do(kernels: Kernels, capsys: pytest.CaptureFixture[str]) -> None:
+def test_main_prints_nothing_if_the_library_exists(kernels: Kernels, capsys: pytest.CaptureFixture[str]) -> None:
     assert main() == 0
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_library_that_is_not_there_is_no_fault_and_a_damaged_one_is(tmp_path: Path) -> None:
+def test_a_missing_library_is_none_and_a_damaged_one_raises(tmp_path: Path) -> None:
     (tmp_path / "kernels.so").write_text("half")
 
     assert load_kernels(tmp_path / "nothing.so") is None

@@ -3,18 +3,18 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine_svc.kernels.memory import Arena, large_pages
+from engine_svc.kernels.memory import Arena, huge_pages
 
 
-def test_large_pages_are_zeros() -> None:
-    memory = large_pages(100)
+def test_huge_pages_are_zeroed() -> None:
+    memory = huge_pages(100)
 
     assert len(memory) == 100
     assert not memory.any()
 
 
 @given(st.lists(st.integers(1, 5000), max_size=20))
-def test_pieces_do_not_overlap_and_begin_at_cache_lines(sizes: list[int]) -> None:
+def test_pieces_do_not_overlap_and_are_aligned_to_cache_lines(sizes: list[int]) -> None:
     arena = Arena()
 
     pieces = [arena.take(size) for size in sizes]
@@ -26,7 +26,7 @@ def test_pieces_do_not_overlap_and_begin_at_cache_lines(sizes: list[int]) -> Non
     assert all((piece == number).all() for number, piece in enumerate(pieces))
 
 
-def test_a_piece_may_be_larger_than_what_is_asked_for_at_a_time() -> None:
+def test_a_piece_may_be_larger_than_a_chunk() -> None:
     arena = Arena()
     small, large = arena.take(10), arena.take(65 * 1024 * 1024)
 

@@ -15,7 +15,7 @@ from engine_svc.kernels.library import Kernels
 from engine_svc.kernels.structures import STRUCTURES, Field, StructureMismatch, check_structures
 
 
-def test_the_library_has_the_structures_of_python(kernels: Kernels) -> None:
+def test_the_library_matches_the_python_structures(kernels: Kernels) -> None:
     check_structures(CDLL(str(library_path())))
 
 
@@ -40,12 +40,12 @@ class Grown(Structure):
 @pytest.mark.parametrize(
     ("other", "reason"),
     [
-        (Moved, r"PellucidRows\.data is 8 bytes at 0 in the library, and 4 bytes at 0 here"),
-        (Renamed, r"PellucidRows\.step is missing in the library, and 8 bytes at 8 here"),
-        (Grown, r"PellucidRows is 16 bytes at 0 in the library, and 24 bytes at 0 here"),
+        (Moved, r"PellucidRows\.data is 8 bytes at offset 0 in the library, and 4 bytes at offset 0 in Python"),
+        (Renamed, r"PellucidRows\.step is missing in the library, and 8 bytes at offset 8 in Python"),
+        (Grown, r"PellucidRows is 16 bytes at offset 0 in the library, and 24 bytes at offset 0 in Python"),
     ],
 )
-def test_a_difference_is_named_when_the_library_is_loaded(
+def test_a_mismatch_is_named_when_the_library_is_loaded(
     kernels: Kernels, other: type[Structure], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(structures.STRUCTURES, "PellucidRows", other)
@@ -55,7 +55,7 @@ def test_a_difference_is_named_when_the_library_is_loaded(
 
 
 class Report:
-    """What a library's ``pellucid_structures`` is to ctypes."""
+    """A fake of the ctypes function ``pellucid_structures``."""
 
     restype: Any = None
 
@@ -66,16 +66,16 @@ class Report:
         return (*self._fields, Field(None, None, 0, 0))
 
 
-def test_a_field_that_python_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    places = {name: place for name, place in structures._places_here() if "." not in name}
-    monkeypatch.setattr(structures, "_places_here", lambda: iter(places.items()))
-    known = [Field(name.encode(), b"", 0, size) for name, (_, size) in places.items()]
+def test_a_field_missing_in_python_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = {name: entry for name, entry in structures._layout_here() if "." not in name}
+    monkeypatch.setattr(structures, "_layout_here", lambda: iter(layout.items()))
+    known = [Field(name.encode(), b"", 0, size) for name, (_, size) in layout.items()]
     library = SimpleNamespace(pellucid_structures=Report(*known, Field(b"PellucidRows", b"extra", 16, 8)))
 
-    with pytest.raises(StructureMismatch, match=r"extra is 8 bytes at 16 in the library, and missing here"):
+    with pytest.raises(StructureMismatch, match=r"extra is 8 bytes at offset 16 in the library, and missing in Python"):
         check_structures(library)
 
 
-def test_a_library_that_reports_nothing_is_refused() -> None:
+def test_a_library_without_a_report_is_refused() -> None:
     with pytest.raises(StructureMismatch, match="do not report their structures"):
         check_structures(object())

@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine_svc.layers.linear import Embedding, Linear
+from engine_svc.layers.linear import Embedding, Linear, sibling
 
 
 @pytest.mark.parametrize("bias", [False, True])
-def test_parts_are_computed_as_if_they_were_layers_of_their_own(bias: bool) -> None:
+def test_merged_projections_equal_separate_layers(bias: bool) -> None:
     packed = Linear(6, {"q": 4, "k": 2, "v": 3}, bias=bias, dtype=torch.float64)
     alone = {name: torch.nn.Linear(6, rows, bias=bias, dtype=torch.float64) for name, rows in packed.parts.items()}
     with torch.no_grad():
@@ -20,7 +20,7 @@ def test_parts_are_computed_as_if_they_were_layers_of_their_own(bias: bool) -> N
     assert torch.allclose(packed(x), expected, rtol=1e-12, atol=1e-12)
 
 
-def test_parts_are_named_beside_the_layer() -> None:
+def test_parts_are_named_as_siblings_of_the_layer() -> None:
     packed = Linear(6, {"q": 4, "k": 2}, bias=True, dtype=torch.bfloat16)
 
     names = {name: tuple(view.shape) for name, view in packed.stored_weights("model.layers.0.attention.qkv")}
@@ -33,20 +33,20 @@ def test_parts_are_named_beside_the_layer() -> None:
     }
 
 
-def test_a_layer_at_the_top_has_no_prefix() -> None:
+def test_a_top_level_layer_has_no_prefix() -> None:
     assert [name for name, _ in Linear(2, {"only": 2}, bias=False, dtype=torch.float32).stored_weights("linear")] == [
         "only.weight"
     ]
 
 
-def test_weights_have_the_type_they_are_asked_for_and_no_gradient() -> None:
+def test_weights_have_the_given_dtype_and_no_gradient() -> None:
     layer = Linear(6, {"q": 4}, bias=True, dtype=torch.bfloat16)
 
     assert all(parameter.dtype == torch.bfloat16 and not parameter.requires_grad for parameter in layer.parameters())
     assert layer(torch.ones(1, 6, dtype=torch.bfloat16)).dtype == torch.bfloat16
 
 
-def test_an_embedding_is_its_own_output_matrix() -> None:
+def test_tied_embedding_computes_logits() -> None:
     embedding = Embedding(7, 4, dtype=torch.float32)
     torch.nn.init.normal_(embedding.weight)
 
@@ -54,3 +54,8 @@ def test_an_embedding_is_its_own_output_matrix() -> None:
 
     assert torch.equal(vectors, embedding.weight[[3, 0, 3]])
     assert torch.allclose(embedding.logits(vectors), vectors @ embedding.weight.T)
+
+
+def test_sibling_replaces_the_last_part_of_a_path() -> None:
+    assert sibling("model.layers.0.mlp.down", "down_proj") == "model.layers.0.mlp.down_proj"
+    assert sibling("top", "weight") == "weight"

@@ -8,9 +8,9 @@ import torch
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
 from engine_svc.layers.rotary import (
-    GivenFactors,
     LinearScaling,
     Llama3Scaling,
+    PerFrequencyScaling,
     RopeConfig,
     RopeScaling,
     RotaryEmbedding,
@@ -30,7 +30,7 @@ SCALINGS: list[tuple[dict[str, Any], RopeScaling | None]] = [
 @pytest.mark.parametrize(("theirs", "ours"), SCALINGS)
 @pytest.mark.parametrize("head_dim", [2, 6, 64])
 @pytest.mark.parametrize("theta", [10000.0, 500000.0])
-def test_frequencies_are_those_of_transformers(
+def test_frequencies_equal_transformers(
     theirs: dict[str, Any], ours: RopeScaling | None, head_dim: int, theta: float
 ) -> None:
     config = tiny.llama(head_dim=head_dim, rope_parameters={"rope_theta": theta, **theirs})
@@ -39,16 +39,16 @@ def test_frequencies_are_those_of_transformers(
     torch.testing.assert_close(inverse_frequencies(head_dim, RopeConfig(theta, ours)), expected, rtol=1e-6, atol=0)
 
 
-def test_factors_of_a_gguf_file_divide_each_frequency() -> None:
+def test_per_frequency_factors_divide_each_frequency() -> None:
     plain = inverse_frequencies(6, RopeConfig(10000.0))
 
-    stretched = inverse_frequencies(6, RopeConfig(10000.0, GivenFactors((1.0, 2.0, 8.0))))
+    scaled = inverse_frequencies(6, RopeConfig(10000.0, PerFrequencyScaling((1.0, 2.0, 8.0))))
 
-    assert torch.equal(stretched, plain / torch.tensor([1.0, 2.0, 8.0]))
+    assert torch.equal(scaled, plain / torch.tensor([1.0, 2.0, 8.0]))
 
 
 @pytest.mark.parametrize(("theirs", "ours"), SCALINGS)
-def test_rotation_is_that_of_transformers(theirs: dict[str, Any], ours: RopeScaling | None) -> None:
+def test_rotation_equals_transformers(theirs: dict[str, Any], ours: RopeScaling | None) -> None:
     torch.manual_seed(0)
     positions = torch.tensor([0, 1, 2, 77, 4096, 100_000])
     x = torch.randn(6, 3, 8)
@@ -61,7 +61,7 @@ def test_rotation_is_that_of_transformers(theirs: dict[str, Any], ours: RopeScal
     torch.testing.assert_close(rotated, expected[0].transpose(0, 1))
 
 
-def test_a_part_of_each_head_may_stay_as_it_is() -> None:
+def test_partial_rotary_factor_leaves_the_rest_of_a_head_unchanged() -> None:
     torch.manual_seed(0)
     x, positions = torch.randn(3, 2, 8), torch.tensor([0, 5, 9])
     whole = RotaryEmbedding(6, RopeConfig(10000.0))(positions)
@@ -72,17 +72,17 @@ def test_a_part_of_each_head_may_stay_as_it_is() -> None:
     assert torch.equal(rotated[..., 6:], x[..., 6:])
 
 
-def test_given_factors_may_stretch_the_vectors_too() -> None:
+def test_attention_factor_scales_the_rotated_vectors() -> None:
     x, factors = torch.randn(1, 2, 4), (1.0, 2.0)
     position = torch.tensor([7])
-    plain = rotate(x, RotaryEmbedding(4, RopeConfig(10000.0, GivenFactors(factors)))(position))
+    plain = rotate(x, RotaryEmbedding(4, RopeConfig(10000.0, PerFrequencyScaling(factors)))(position))
 
-    stretched = rotate(x, RotaryEmbedding(4, RopeConfig(10000.0, GivenFactors(factors, 1.5)))(position))
+    scaled = rotate(x, RotaryEmbedding(4, RopeConfig(10000.0, PerFrequencyScaling(factors, 1.5)))(position))
 
-    torch.testing.assert_close(stretched, plain * 1.5)
+    torch.testing.assert_close(scaled, plain * 1.5)
 
 
-def test_only_the_distance_of_two_tokens_matters() -> None:
+def test_scores_depend_on_relative_positions_only() -> None:
     torch.manual_seed(0)
     query, key = torch.randn(2, 1, 1, 16)
     rotary = RotaryEmbedding(16, RopeConfig(10000.0))
@@ -95,7 +95,7 @@ def test_only_the_distance_of_two_tokens_matters() -> None:
     assert not math.isclose(score(3, 1), score(3, 2), rel_tol=1e-2)
 
 
-def test_angles_are_float32_whatever_is_rotated() -> None:
+def test_angles_are_float32_for_bfloat16_inputs() -> None:
     x = torch.randn(1, 2, 8).bfloat16()
     rotation = RotaryEmbedding(8, RopeConfig(10000.0))(torch.tensor([5000]))
 

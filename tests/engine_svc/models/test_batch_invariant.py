@@ -19,7 +19,7 @@ from tests.engine_svc.running import greedy, load, outputs, run
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_every_product_and_every_activation_is_replaced(tied: bool) -> None:
+def test_all_products_and_activations_are_replaced(tied: bool) -> None:
     model = decoder(tie_word_embeddings=tied, vocab_size=101)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter)
@@ -35,20 +35,20 @@ def test_every_product_and_every_activation_is_replaced(tied: bool) -> None:
 
 
 @pytest.mark.parametrize("config", [tiny.llama(), tiny.gemma2(), tiny.qwen3()], ids=lambda config: config.model_type)
-def test_it_says_what_it_said_before(config: Any, tmp_path: Path) -> None:
+def test_outputs_do_not_change(config: Any, tmp_path: Path) -> None:
     folder = tiny.save(tiny.random_model(config), tmp_path)
     requests = [greedy([5, 9, 11], 12), greedy(range(20, 50), 12)]
 
-    plain, independent = (
+    plain, invariant = (
         outputs(run(load(folder, deterministic=deterministic, attention_backend="reference"), requests))
         for deterministic in (False, True)
     )
 
-    assert plain == independent
+    assert plain == invariant
 
 
-def test_a_library_that_feels_neighbours_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only for the output matrix, which is the last to be tried."""
+def test_a_library_that_is_not_batch_invariant_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fails for the LM head only, which is checked last."""
 
     def library(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return x @ weight.T + (x.sum() if len(weight) == 112 else 0.0)
@@ -58,11 +58,13 @@ def test_a_library_that_feels_neighbours_is_refused(monkeypatch: pytest.MonkeyPa
         torch.nn.init.normal_(parameter)
     monkeypatch.setattr("engine_svc.layers.fixed_tile.F.linear", library)
 
-    with pytest.raises(ModelLoadError, match="deterministic is not possible here: products with 97 x 24 matrices"):
+    with pytest.raises(
+        ModelLoadError, match="deterministic mode is not supported on this machine: products with 97 x 24 matrices"
+    ):
         make_batch_invariant(model)
 
 
-def test_the_promise_is_told(tmp_path: Path) -> None:
+def test_batch_invariance_is_reported_in_the_info(tmp_path: Path) -> None:
     folder = tiny.save(tiny.random_model(tiny.llama()), tmp_path)
 
     assert load(folder, attention_backend="reference", deterministic=True).info.batch_invariant

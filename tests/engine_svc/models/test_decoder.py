@@ -36,7 +36,7 @@ def decoder(dtype: torch.dtype = torch.float32, **changes: Any) -> Decoder:
     ],
     ids=lambda config: config.model_type,
 )
-def test_it_has_as_many_parameters_as_transformers(theirs: PretrainedConfig) -> None:
+def test_parameter_count_equals_transformers(theirs: PretrainedConfig) -> None:
     model = tiny.random_model(theirs)
 
     ours = sum(parameter.numel() for parameter in decoder_of(theirs).parameters())
@@ -44,7 +44,7 @@ def test_it_has_as_many_parameters_as_transformers(theirs: PretrainedConfig) -> 
     assert ours == sum(parameter.numel() for parameter in model.parameters())
 
 
-def test_tied_embeddings_are_kept_once_and_their_copy_is_passed_over() -> None:
+def test_tied_embeddings_have_no_lm_head_and_ignore_a_stored_one() -> None:
     tied, untied = decoder(tie_word_embeddings=True), decoder()
 
     assert tied.lm_head is None
@@ -52,28 +52,28 @@ def test_tied_embeddings_are_kept_once_and_their_copy_is_passed_over() -> None:
     assert "lm_head.weight" not in untied.unused_weights
 
 
-def test_the_cache_has_the_type_of_the_weights() -> None:
+def test_kv_cache_has_the_dtype_of_the_weights() -> None:
     config = decoder(torch.bfloat16).attention_config
 
     assert (config.dtype, config.num_layers, config.num_heads, config.num_kv_heads) == (torch.bfloat16, 2, 4, 2)
     assert config.kv_bytes_per_token == 2 * 2 * 2 * 6 * 2
 
 
-def test_attention_is_told_what_is_peculiar_to_the_family() -> None:
+def test_attention_config_has_windows_scale_and_softcap() -> None:
     plain, gemma = decoder().attention_config, decoder_of(tiny.gemma2()).attention_config
 
     assert (plain.windows, plain.scale, plain.softcap) == ((None, None), None, None)
     assert (gemma.windows, gemma.scale, gemma.softcap) == ((16, None), 5**-0.5, 3.0)
 
 
-def test_positions_are_computed_once_for_each_kind_of_layer() -> None:
+def test_rotations_are_computed_once_per_rope_config() -> None:
     model = decoder_of(tiny.gemma3()).model
 
     assert (len(decoder().model.rotary), len(model.rotary)) == (1, 2)
     assert model.rotary_of_layer == [0, 0, 1, 0]
 
 
-def test_embeddings_are_scaled_by_what_the_type_can_hold() -> None:
+def test_embedding_scale_is_rounded_to_the_dtype() -> None:
     exact, rounded = decoder_of(tiny.gemma2()).model, decoder_of(tiny.gemma2(), torch.bfloat16).model
 
     assert exact.embedding_scale == pytest.approx(24**0.5, abs=1e-6)

@@ -1,4 +1,4 @@
-"""Names and shapes of weights stand in two places, the modules of the reference and this layout. They agree."""
+"""The layout has the same names and shapes of weights as the modules of the reference decoder."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.engine_svc.models.test_decoder import decoder_of
     ],
     ids=lambda config: config.model_type,
 )
-def test_weights_have_the_names_and_shapes_that_the_reference_gives_them(theirs: PretrainedConfig) -> None:
+def test_names_and_shapes_equal_the_reference(theirs: PretrainedConfig) -> None:
     with torch.device("meta"):
         reference = decoder_of(theirs)
     expected = {name: tuple(weights.shape) for name, weights in destinations_of(reference).items()}

@@ -14,10 +14,10 @@ from engine_svc.weights.errors import ModelLoadError
 
 @dataclass
 class Facts:
-    """Those of a checkpoint and of kernels that count here."""
+    """The properties of a checkpoint and of kernels that are read here."""
 
     is_quantized: bool = True
-    fast_integers: bool = True
+    has_fast_int8: bool = True
 
 
 def resolve(dtype: str, quantization: str, facts: Facts, *, kernels: bool = True) -> Format:
@@ -25,15 +25,15 @@ def resolve(dtype: str, quantization: str, facts: Facts, *, kernels: bool = True
     return resolve_format(dtype, quantization, checkpoint, cast(Kernels, facts) if kernels else None)
 
 
-def test_stored_integers_are_multiplied_as_integers() -> None:
+def test_auto_selects_int8_for_quantised_checkpoints() -> None:
     assert resolve("auto", "auto", Facts()) is Format.INT8
 
 
 @pytest.mark.parametrize(
     ("facts", "kernels"),
-    [(Facts(is_quantized=False), True), (Facts(fast_integers=False), True), (Facts(), False)],
+    [(Facts(is_quantized=False), True), (Facts(has_fast_int8=False), True), (Facts(), False)],
 )
-def test_auto_stays_with_floats_where_integers_gain_nothing(facts: Facts, kernels: bool) -> None:
+def test_auto_selects_floats_where_integers_are_not_faster(facts: Facts, kernels: bool) -> None:
     expected = {"float32": Format.FLOAT32, "bfloat16": Format.BFLOAT16}
 
     found = resolve("auto", "auto", facts, kernels=kernels)
@@ -42,21 +42,21 @@ def test_auto_stays_with_floats_where_integers_gain_nothing(facts: Facts, kernel
 
 
 @pytest.mark.parametrize(("dtype", "expected"), [("float32", Format.FLOAT32), ("bfloat16", Format.BFLOAT16)])
-def test_a_dtype_that_was_asked_for_is_taken(dtype: str, expected: Format) -> None:
+def test_an_explicit_dtype_is_used(dtype: str, expected: Format) -> None:
     assert resolve(dtype, "auto", Facts()) is expected
     assert resolve(dtype, "none", Facts()) is expected
 
 
 @pytest.mark.parametrize(("quantization", "expected"), [("int8", Format.INT8), ("int16", Format.INT16)])
-def test_integers_can_be_asked_for(quantization: str, expected: Format) -> None:
-    assert resolve("bfloat16", quantization, Facts(is_quantized=False, fast_integers=False)) is expected
+def test_explicit_quantization(quantization: str, expected: Format) -> None:
+    assert resolve("bfloat16", quantization, Facts(is_quantized=False, has_fast_int8=False)) is expected
 
 
-def test_integers_need_kernels() -> None:
+def test_quantization_needs_kernels() -> None:
     with pytest.raises(ModelLoadError, match="int8 needs the compiled kernels"):
         resolve("auto", "int8", Facts(), kernels=False)
 
 
-def test_integers_and_float32_exclude_each_other() -> None:
+def test_quantization_with_float32_is_refused() -> None:
     with pytest.raises(ModelLoadError, match="not float32"):
         resolve("float32", "int8", Facts())

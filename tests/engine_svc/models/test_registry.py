@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from engine_svc.layers.norm import NormConfig
-from engine_svc.layers.rotary import GivenFactors, LinearScaling, Llama3Scaling, RopeConfig
+from engine_svc.layers.rotary import LinearScaling, Llama3Scaling, PerFrequencyScaling, RopeConfig
 from engine_svc.models.config import DecoderConfig, LayerConfig, RawConfig
 from engine_svc.models.registry import find_family, reason_against_native
 from engine_svc.weights.errors import ModelLoadError
 
-LEAST: dict[str, Any] = {
+MINIMAL: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],
     "vocab_size": 32,
     "hidden_size": 48,
@@ -21,11 +21,11 @@ LEAST: dict[str, Any] = {
 
 
 def read(**changes: Any) -> DecoderConfig:
-    values = LEAST | changes
+    values = MINIMAL | changes
     return find_family(values).read_config(RawConfig(values))
 
 
-def test_what_an_old_llama_leaves_out() -> None:
+def test_defaults_of_llama() -> None:
     assert read() == DecoderConfig(
         vocab_size=32,
         hidden_size=48,
@@ -48,7 +48,7 @@ def test_what_an_old_llama_leaves_out() -> None:
         ({}, None),
         ({"rope_type": "linear", "factor": 2}, LinearScaling(2.0)),
         ({"type": "linear", "factor": 2.0}, LinearScaling(2.0)),
-        ({"rope_type": "factors", "factors": [1.0, 4.0, 4.0, 8.0]}, GivenFactors((1.0, 4.0, 4.0, 8.0))),
+        ({"rope_type": "factors", "factors": [1.0, 4.0, 4.0, 8.0]}, PerFrequencyScaling((1.0, 4.0, 4.0, 8.0))),
         (
             {
                 "rope_type": "llama3",
@@ -61,13 +61,13 @@ def test_what_an_old_llama_leaves_out() -> None:
         ),
     ],
 )
-def test_scaled_positions_in_both_spellings(name: str, given: dict[str, Any], expected: object) -> None:
+def test_rope_scaling_in_both_spellings(name: str, given: dict[str, Any], expected: object) -> None:
     rope = read(rope_theta=500.0, **{name: given}).layers[0].rope
 
     assert rope == RopeConfig(500.0, expected)  # type: ignore[arg-type]
 
 
-def test_the_base_in_rope_parameters_goes_before_the_one_beside_it() -> None:
+def test_rope_theta_inside_rope_parameters_has_precedence() -> None:
     assert read(rope_theta=1.0, rope_parameters={"rope_type": "default", "rope_theta": 9.0}).layers[0].rope.theta == 9.0
 
 
@@ -76,7 +76,7 @@ def test_the_base_in_rope_parameters_goes_before_the_one_beside_it() -> None:
     [
         (
             {"architectures": ["FalconForCausalLM"]},
-            "FalconForCausalLM is not supported; supported are LlamaForCausalLM, Mis",
+            "FalconForCausalLM is not supported; supported: LlamaForCausalLM, Mis",
         ),
         ({"architectures": []}, "none given"),
         ({"architectures": None}, "none given"),
@@ -86,30 +86,30 @@ def test_the_base_in_rope_parameters_goes_before_the_one_beside_it() -> None:
         ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor"),
         (
             {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}},
-            "'yarn' is not supported; supported are default, linear",
+            "'yarn' is not supported; supported: default, linear",
         ),
         ({"rope_scaling": {"rope_type": "linear"}}, r"rope_scaling lacks factor"),
-        ({"num_key_value_heads": 4}, "6 attention heads cannot share 4"),
-        ({"head_dim": 5}, "head size of 5"),
+        ({"num_key_value_heads": 4}, "num_attention_heads 6 must be a multiple of num_key_value_heads 4"),
+        ({"head_dim": 5}, "rotary dimension must be even, got 5"),
         ({"vocab_size": None}, "lacks vocab_size"),
     ],
 )
-def test_what_is_not_supported_is_refused_by_name(changes: dict[str, Any], reason: str) -> None:
+def test_unsupported_fields_are_refused_by_name(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(ModelLoadError, match=reason):
         read(**changes)
 
 
-def test_a_second_architecture_may_be_the_known_one() -> None:
+def test_the_first_known_architecture_is_used() -> None:
     assert find_family({"architectures": ["Odd", "MistralForCausalLM"]}).model_type == "mistral"
 
 
-def test_mistral_without_a_window_attends_to_everything() -> None:
+def test_mistral_without_a_window_equals_llama() -> None:
     assert read(architectures=["MistralForCausalLM"], sliding_window=None) == read()
 
 
-def test_whether_a_model_is_native_depends_on_all_of_its_configuration() -> None:
-    assert reason_against_native(LEAST) is None
-    assert reason_against_native(LEAST | {"architectures": ["FalconForCausalLM"]}) is not None
-    assert reason_against_native(LEAST | {"hidden_act": "gelu"}) == (
+def test_reason_against_native_reads_the_whole_configuration() -> None:
+    assert reason_against_native(MINIMAL) is None
+    assert reason_against_native(MINIMAL | {"architectures": ["FalconForCausalLM"]}) is not None
+    assert reason_against_native(MINIMAL | {"hidden_act": "gelu"}) == (
         "config: hidden_act 'gelu' is not supported, only 'silu'"
     )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from engine_svc import LLM
-from engine_svc.embedding.loading import load_embedder
+from engine_svc.embedding.embedder_loader import load_embedder
 
 TEXTS = ["What is the capital of France?", "The capital of France is Paris.", "A recipe for pancakes: eggs and milk."]
 
@@ -47,7 +47,7 @@ def test_no_texts_no_vectors(llm: LLM) -> None:
 @pytest.mark.parametrize(
     ("texts", "options", "message"),
     [
-        (["x", []], {}, r"input\.1: .*no tokens"),
+        (["x", []], {}, r"input\.1: .*at least one token"),
         ([[5] * 1000], {}, r"input\.0: .*1000"),
         (["x"], {"dimensions": 385}, "dimensions .*384.*385"),
         (["x"], {"pooling": "max"}, "pooling .*max"),

@@ -12,18 +12,18 @@ EXPERTS = {"ffn_gate_inp", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"}
 
 
 def theirs(arch: str) -> set[str]:
-    """The names that the gguf package knows for an architecture, without layers."""
+    """The tensor names of an architecture in the gguf package, without ``blk.N.``."""
     tensors = gguf.MODEL_TENSORS[MODEL_ARCHS[arch]]
     return {gguf.TENSOR_NAMES[tensor].removeprefix("blk.{bid}.") for tensor in tensors}
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_there_is_a_name_for_every_tensor_that_the_architecture_has(arch: str) -> None:
+def test_every_tensor_of_the_architecture_has_a_name(arch: str) -> None:
     assert theirs(arch) - UNUSED - EXPERTS <= ARCHITECTURES[arch].tensors.keys()
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_names_are_those_that_the_gguf_package_translates_from(arch: str) -> None:
+def test_names_equal_those_of_the_gguf_package(arch: str) -> None:
     names = gguf.get_tensor_name_map(MODEL_ARCHS[arch], 1)
     known = {their: our for their, our in ARCHITECTURES[arch].tensors.items() if their in theirs(arch)}
 
@@ -32,5 +32,5 @@ def test_names_are_those_that_the_gguf_package_translates_from(arch: str) -> Non
         assert (in_layer or names.get_name(our)) in (f"blk.0.{their}", their)
 
 
-def test_every_architecture_has_a_family() -> None:
+def test_every_architecture_has_a_native_family() -> None:
     assert {architecture.architecture for architecture in ARCHITECTURES.values()} <= FAMILIES.keys()

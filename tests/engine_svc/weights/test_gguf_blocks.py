@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 import torch
 
-from engine_svc.weights.gguf_blocks import KEPT, read_blocks
+from engine_svc.weights.gguf_blocks import KERNEL_TYPES, read_blocks
 
 
-@pytest.mark.parametrize("type_", sorted(KEPT), ids=lambda type_: type_.name)
-def test_blocks_mean_what_the_gguf_package_says(type_: gguf.GGMLQuantizationType) -> None:
+@pytest.mark.parametrize("type_", sorted(KERNEL_TYPES), ids=lambda type_: type_.name)
+def test_blocks_dequantise_as_in_the_gguf_package(type_: gguf.GGMLQuantizationType) -> None:
     weights = np.random.default_rng(0).normal(size=(5, 96)).astype(np.float32)
     stored = gguf.quants.quantize(weights, type_)
 

@@ -29,7 +29,7 @@ def load(file: GgufFile, dtype: torch.dtype = torch.float32) -> dict[str, torch.
 @pytest.mark.parametrize(
     "changes", [{}, {"attention_bias": True, "mlp_bias": True}, {"tie_word_embeddings": True}, {"head_dim": 10}]
 )
-def test_names_and_values_are_those_of_the_model_that_was_converted(tmp_path: Path, changes: dict[str, object]) -> None:
+def test_names_and_values_equal_the_converted_model(tmp_path: Path, changes: dict[str, object]) -> None:
     model = tiny.random_model(tiny.llama(**changes))
     expected = {
         name: tensor
@@ -44,7 +44,7 @@ def test_names_and_values_are_those_of_the_model_that_was_converted(tmp_path: Pa
 
 
 @pytest.mark.parametrize("kind", [Kind.F16, Kind.BF16, Kind.Q8_0, Kind.Q4_0, Kind.Q4_1, Kind.Q5_0, Kind.Q5_1])
-def test_matrices_are_dequantised_as_the_gguf_package_does(tmp_path: Path, kind: Kind) -> None:
+def test_matrices_dequantise_as_in_the_gguf_package(tmp_path: Path, kind: Kind) -> None:
     model = tiny.random_model(tiny.llama(hidden_size=32, intermediate_size=64))
     matrix = model.model.layers[1].mlp.down_proj.weight.detach().numpy()
     expected = gguf.quants.dequantize(gguf.quants.quantize(matrix, kind), kind)
@@ -54,7 +54,7 @@ def test_matrices_are_dequantised_as_the_gguf_package_does(tmp_path: Path, kind:
     assert np.array_equal(loaded["model.layers.1.mlp.down_proj.weight"].numpy(), expected)
 
 
-def test_conversion_in_pieces_gives_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_conversion_in_chunks_gives_the_same_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny.random_model(tiny.llama(hidden_size=32, intermediate_size=64))
     path = Path(tiny.save_gguf(model, tmp_path / "tiny.gguf", kind=Kind.Q8_0))
     whole = load(GgufFile(path))
@@ -65,7 +65,7 @@ def test_conversion_in_pieces_gives_the_whole(tmp_path: Path, monkeypatch: pytes
     assert all(torch.equal(whole[name], pieces[name]) for name in whole)
 
 
-def test_bfloat16_is_the_rounded_value(tmp_path: Path) -> None:
+def test_bfloat16_is_rounded_from_float32(tmp_path: Path) -> None:
     model = tiny.random_model(tiny.llama())
     path = Path(tiny.save_gguf(model, tmp_path / "tiny.gguf"))
 
@@ -75,7 +75,7 @@ def test_bfloat16_is_the_rounded_value(tmp_path: Path) -> None:
 
 
 def minimal(path: Path, tensors: dict[str, npt.NDArray[Any]]) -> Path:
-    """A file with just enough in it to be opened, and these tensors."""
+    """A file with the minimum metadata, and these tensors."""
     writer = gguf.GGUFWriter(path, "llama")
     for key in ("context_length", "embedding_length", "feed_forward_length", "block_count", "attention.head_count"):
         writer.add_uint32(f"llama.{key}", 1)
@@ -89,10 +89,10 @@ def minimal(path: Path, tensors: dict[str, npt.NDArray[Any]]) -> Path:
     return path
 
 
-def test_a_type_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_an_unsupported_type_is_named(tmp_path: Path) -> None:
     path = minimal(tmp_path / "odd.gguf", {"odd": np.zeros((2, 3), np.int32)})
 
-    with pytest.raises(ModelLoadError, match=r"odd is stored as I32"):
+    with pytest.raises(ModelLoadError, match=r"odd: type I32 is not supported"):
         load(GgufFile(path))
 
 
@@ -100,14 +100,14 @@ def test_a_type_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     ("kind", "embedding_kind", "tied", "expected"),
     [
         (Kind.Q4_1, Kind.Q8_0, True, True),
-        (Kind.Q4_0, Kind.F16, True, True),  # 86% of the numbers
+        (Kind.Q4_0, Kind.F16, True, True),  # 86% of the elements
         (Kind.Q4_0, Kind.F16, False, False),  # 74%
         (Kind.F16, Kind.Q8_0, True, False),
         (Kind.Q5_0, Kind.Q8_0, True, False),
         (Kind.F16, Kind.F16, True, False),
     ],
 )
-def test_a_file_is_quantised_if_most_of_its_numbers_are(
+def test_a_file_is_quantised_if_most_of_its_elements_are(
     tmp_path: Path, kind: Kind, embedding_kind: Kind, tied: bool, expected: bool
 ) -> None:
     model = tiny.random_model(tiny.llama(hidden_size=32, intermediate_size=64, tie_word_embeddings=tied))
@@ -116,7 +116,7 @@ def test_a_file_is_quantised_if_most_of_its_numbers_are(
     assert GgufFile(Path(path)).is_quantized is expected
 
 
-def test_rotary_factors_are_configuration_and_no_weight(tmp_path: Path) -> None:
+def test_rope_factors_are_configuration_not_weights(tmp_path: Path) -> None:
     path = Path(tiny.save_gguf(tiny.random_model(tiny.llama()), tmp_path / "plain.gguf"))
     stretched = minimal(tmp_path / "stretched.gguf", {"rope_freqs.weight": np.array([1.0, 8.0], np.float32)})
 
@@ -125,13 +125,13 @@ def test_rotary_factors_are_configuration_and_no_weight(tmp_path: Path) -> None:
     assert [tensor.name for tensor in GgufFile(stretched).tensors()] == ["model.embed_tokens.weight"]
 
 
-def test_all_tokens_that_end_a_turn_are_found(tmp_path: Path) -> None:
+def test_eos_and_eot_token_ids_are_read(tmp_path: Path) -> None:
     model = tiny.random_model(tiny.llama())
     path = Path(tiny.save_gguf(model, tmp_path / "tiny.gguf"))
     assert GgufFile(path).eos_token_ids == (2,)
 
     content = path.read_bytes()
-    # Another key of the same length and type, so that offsets stay.
+    # Another key of the same length and type, so that offsets do not change.
     path.write_bytes(content.replace(b"tokenizer.ggml.eos_token_id", b"tokenizer.ggml.eot_token_id"))
 
     assert GgufFile(path).eos_token_ids == (2,)
@@ -150,5 +150,5 @@ def test_all_tokens_that_end_a_turn_are_found(tmp_path: Path) -> None:
         ("odd", "odd"),
     ],
 )
-def test_names(theirs: str, ours: str) -> None:
+def test_hugging_face_names(theirs: str, ours: str) -> None:
     assert hugging_face_name(theirs, ARCHITECTURES["llama"]) == ours

@@ -42,7 +42,7 @@ class Block(nn.Module):
 
 
 def stored(**changes: torch.Tensor | None) -> Iterator[Stored]:
-    """What fills a block, in no particular order."""
+    """All tensors of a block, in no particular order."""
     tensors: dict[str, torch.Tensor | None] = {
         "k.bias": torch.full((2,), 1.0),
         "embed.weight": torch.full((5, 3), 2.0),
@@ -55,7 +55,7 @@ def stored(**changes: torch.Tensor | None) -> Iterator[Stored]:
     return (Stored(name, values) for name, values in tensors.items() if values is not None)
 
 
-def test_every_tensor_goes_to_its_place() -> None:
+def test_tensors_fill_their_weights() -> None:
     block = Block()
 
     load_weights(block, stored())
@@ -72,24 +72,24 @@ def test_every_tensor_goes_to_its_place() -> None:
     [
         ({"q__weight": None, "norm__weight": None}, "lacks norm.weight, q.weight"),
         ({"q__weight": torch.ones(3, 4)}, r"q.weight has shape \(3, 4\), expected \(4, 3\)"),
-        ({"extra": torch.ones(1)}, "has extra, which this architecture does not know"),
-        ({"k__scale": torch.ones(1)}, "has k.scale"),
+        ({"extra": torch.ones(1)}, "unknown tensor in the checkpoint for this architecture: extra"),
+        ({"k__scale": torch.ones(1)}, "unknown tensor .*: k.scale"),
     ],
 )
-def test_a_checkpoint_that_does_not_fit_is_refused(changes: dict[str, torch.Tensor | None], reason: str) -> None:
+def test_a_checkpoint_with_wrong_tensors_is_refused(changes: dict[str, torch.Tensor | None], reason: str) -> None:
     with pytest.raises(ModelLoadError, match=reason):
         load_weights(Block(), stored(**changes))
 
 
-def test_a_tensor_that_comes_twice_is_refused() -> None:
-    with pytest.raises(ModelLoadError, match="does not know"):
+def test_a_duplicate_tensor_is_refused() -> None:
+    with pytest.raises(ModelLoadError, match="unknown tensor"):
         load_weights(Block(), [*stored(), *stored()])
 
 
-def test_tensors_that_the_model_computes_itself_are_passed_over() -> None:
+def test_ignored_tensors_are_skipped() -> None:
     load_weights(Block(), stored(rotary__inv_freq=torch.ones(3)), ignored=("rotary.inv_freq",))
 
 
-def test_a_long_list_of_missing_tensors_is_cut() -> None:
+def test_a_long_list_of_missing_tensors_is_truncated() -> None:
     with pytest.raises(ModelLoadError, match="and 1 more"):
         load_weights(Block(), [])

@@ -1,4 +1,4 @@
-"""A clone made without ``git lfs`` has pointers where the weights should be."""
+"""A clone without ``git lfs`` has pointer files instead of weights; they are refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine_svc.weights.checkpoint import open_checkpoint
 from engine_svc.weights.errors import ModelLoadError
 from tests.modelfiles.given import POINTER
 
-SAID = "is a Git LFS pointer, not the file itself; run git lfs pull"
+MESSAGE = "is a Git LFS pointer, not the file itself; run git lfs pull"
 
 
 @pytest.mark.parametrize(
@@ -22,21 +22,21 @@ def test_in_a_folder(tmp_path: Path, name: str) -> None:
         (tmp_path / file).write_text("{}")
     (tmp_path / "model.safetensors").write_bytes(b"")
     (tmp_path / name).write_bytes(POINTER)
-    with pytest.raises(ModelLoadError, match=f"{name} {SAID}"):
+    with pytest.raises(ModelLoadError, match=f"{name} {MESSAGE}"):
         list(open_checkpoint(tmp_path).tensors())
 
 
 def test_a_gguf_file(tmp_path: Path) -> None:
     path = tmp_path / "x.gguf"
     path.write_bytes(POINTER)
-    with pytest.raises(ModelLoadError, match=SAID):
+    with pytest.raises(ModelLoadError, match=MESSAGE):
         open_checkpoint(path)
-    with pytest.raises(ModelLoadError, match=SAID):
+    with pytest.raises(ModelLoadError, match=MESSAGE):
         load_text(str(path))
 
 
 def test_a_tokenizer(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "tokenizer.json").write_bytes(POINTER)
-    with pytest.raises(ModelLoadError, match=SAID):
+    with pytest.raises(ModelLoadError, match=MESSAGE):
         load_text(str(tmp_path))

@@ -9,7 +9,7 @@ from engine_svc.weights.renaming import renamed
 from engine_svc.weights.safetensors_folder import SafetensorsFolder
 
 
-def test_tensors_have_new_names_and_old_values(tmp_path: Path) -> None:
+def test_renamed_tensors_keep_their_values(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     save_file({"old.a": torch.ones(2, 3), "old.b": torch.zeros(1)}, tmp_path / "model.safetensors")
     found = torch.empty(2, 3)

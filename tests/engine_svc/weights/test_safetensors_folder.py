@@ -14,7 +14,7 @@ from tests.engine_svc import tiny
 
 
 def folder(path: Path, tensors: dict[str, torch.Tensor] | None = None, **config: Any) -> Path:
-    """A folder with one file of tensors."""
+    """A checkpoint folder with one safetensors file."""
     path.mkdir(exist_ok=True)
     (path / "config.json").write_text(json.dumps(config))
     save_file({"a": torch.ones(2, 3)} if tensors is None else tensors, path / "model.safetensors")
@@ -30,7 +30,7 @@ def load(checkpoint: SafetensorsFolder, dtype: torch.dtype = torch.float32) -> d
 
 
 @pytest.mark.parametrize("options", [{}, {"max_shard_size": "4KB"}])
-def test_all_tensors_of_all_files_are_found(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_all_tensors_of_all_files_are_read(tmp_path: Path, options: dict[str, Any]) -> None:
     model = tiny.random_model(tiny.llama())
     path = Path(tiny.save(model, tmp_path, **options))
 
@@ -43,7 +43,7 @@ def test_all_tensors_of_all_files_are_found(tmp_path: Path, options: dict[str, A
 
 @pytest.mark.parametrize("stored", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("wanted", [torch.float32, torch.bfloat16])
-def test_element_types_are_converted(tmp_path: Path, stored: torch.dtype, wanted: torch.dtype) -> None:
+def test_dtypes_are_converted(tmp_path: Path, stored: torch.dtype, wanted: torch.dtype) -> None:
     values = torch.randn(3, 5).to(stored)
 
     loaded = load(SafetensorsFolder(folder(tmp_path, {"a": values})), wanted)
@@ -61,7 +61,7 @@ def test_element_types_are_converted(tmp_path: Path, stored: torch.dtype, wanted
         ({}, None, ()),
     ],
 )
-def test_tokens_that_end_a_turn(
+def test_eos_token_ids(
     tmp_path: Path, config: dict[str, Any], generation: dict[str, Any] | None, expected: tuple[int, ...]
 ) -> None:
     folder(tmp_path, **config)
@@ -79,16 +79,16 @@ def test_pickled_weights_are_never_read(tmp_path: Path) -> None:
         SafetensorsFolder(tmp_path)
 
 
-def test_a_missing_part_is_named(tmp_path: Path) -> None:
+def test_a_missing_shard_is_named(tmp_path: Path) -> None:
     path = Path(tiny.save(tiny.random_model(tiny.llama()), tmp_path, max_shard_size="4KB"))
-    part = sorted(path.glob("*.safetensors"))[1]
-    part.unlink()
+    shard = sorted(path.glob("*.safetensors"))[1]
+    shard.unlink()
 
-    with pytest.raises(ModelLoadError, match=part.name):
+    with pytest.raises(ModelLoadError, match=shard.name):
         SafetensorsFolder(path)
 
 
-def test_an_index_without_parts_is_refused(tmp_path: Path) -> None:
+def test_an_index_without_shards_is_refused(tmp_path: Path) -> None:
     folder(tmp_path)
     (tmp_path / "model.safetensors.index.json").write_text('{"weight_map": {}}')
 
@@ -97,7 +97,7 @@ def test_an_index_without_parts_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1]", "\x00"])
-def test_a_config_that_is_no_json_object_is_refused(tmp_path: Path, content: str) -> None:
+def test_a_config_that_is_not_a_json_object_is_refused(tmp_path: Path, content: str) -> None:
     folder(tmp_path)
     (tmp_path / "config.json").write_text(content)
 
@@ -115,14 +115,14 @@ def test_a_damaged_file_is_refused(tmp_path: Path, length: int) -> None:
         load(SafetensorsFolder(tmp_path))
 
 
-def test_whole_numbers_are_no_weights(tmp_path: Path) -> None:
+def test_integer_tensors_are_refused_as_weights(tmp_path: Path) -> None:
     folder(tmp_path, {"a": torch.ones(2, dtype=torch.int8)})
 
-    with pytest.raises(ModelLoadError, match="a is I8; supported are F64, F32, F16, BF16"):
+    with pytest.raises(ModelLoadError, match="dtype I8 of a is not supported; supported: F64, F32, F16, BF16"):
         load(SafetensorsFolder(tmp_path))
 
 
-def test_whole_numbers_that_nobody_takes_do_no_harm(tmp_path: Path) -> None:
+def test_unused_integer_tensors_are_accepted(tmp_path: Path) -> None:
     folder(tmp_path, {"position_ids": torch.arange(2)})
 
     assert [tensor.name for tensor in SafetensorsFolder(tmp_path).tensors()] == ["position_ids"]

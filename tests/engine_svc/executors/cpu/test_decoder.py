@@ -186,7 +186,7 @@ def test_nan_stays_nan(tmp_path: Path, kernels: Kernels, format_: Format) -> Non
     assert not logits.isfinite().any()
 
 
-@pytest.mark.parametrize("table", ["_ACTIVATIONS", "_HEAD_NORMS"])
+@pytest.mark.parametrize("table", ["_ACTIVATIONS", "_QK_NORM"])
 def test_what_the_kernels_do_not_support_is_computed_by_torch(
     tmp_path: Path, kernels: Kernels, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,7 +199,7 @@ def test_what_the_kernels_do_not_support_is_computed_by_torch(
     assert not executor.info.batch_invariant
     with pytest.raises(
         ModelLoadError,
-        match=r"int8 needs the compiled kernels, which do not support this model: (activation silu|norms of each)",
+        match=r"int8 needs the compiled kernels, which do not support this model: (activation silu|QK norm per head)",
     ):
         loaded.load(path, **loaded.FORMATS[Format.INT8])
 
@@ -230,7 +230,7 @@ ANOTHER_WAY: dict[type[Any], dict[str, str]] = {
     },
     LayerConfig: {},
     NormConfig: {},
-    RopeConfig: {"theta": "inverse frequencies", "scaling": "as theta", "fraction": "as theta"},
+    RopeConfig: {"theta": "inverse frequencies", "scaling": "as theta", "partial_rotary_factor": "as theta"},
 }
 
 

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 import torch
 
+from engine_svc.embedding.embedder_loader import Task, is_for_embedding, load_embedder
 from engine_svc.embedding.interface import EmbedderInfo
-from engine_svc.embedding.loading import Task, is_for_embedding, load_embedder
 from engine_svc.weights.errors import ModelLoadError
 from tests.engine_svc import tiny, tiny_encoders
 
 
 def configured(folder: Path, *architectures: str, **config: Any) -> str:
-    """A folder that says what it is, with an empty file for weights."""
+    """A folder with a config.json and an empty weights file."""
     (folder / "config.json").write_text(json.dumps({"architectures": architectures} | config))
     (folder / "model.safetensors").touch()
     return str(folder)
@@ -30,14 +30,14 @@ def configured(folder: Path, *architectures: str, **config: Any) -> str:
         ("FalconModel", False),
     ],
 )
-def test_what_a_model_is_for_is_in_its_architecture(tmp_path: Path, architecture: str, expected: bool) -> None:
+def test_auto_decides_by_architecture(tmp_path: Path, architecture: str, expected: bool) -> None:
     model = configured(tmp_path, architecture)
 
     assert is_for_embedding(model, "auto") is expected
     assert is_for_embedding(model, "embed")
 
 
-def test_what_sentence_transformers_saved_is_for_embedding_unless_told_otherwise(tmp_path: Path) -> None:
+def test_sentence_transformers_models_are_for_embedding_by_default(tmp_path: Path) -> None:
     model = configured(tmp_path, "Qwen3ForCausalLM")
     tiny_encoders.add_sentence_files(tmp_path)
 
@@ -45,12 +45,12 @@ def test_what_sentence_transformers_saved_is_for_embedding_unless_told_otherwise
     assert [is_for_embedding(model, task) for task in given] == [True, True, False]
 
 
-def test_an_encoder_cannot_be_told_to_generate(tmp_path: Path) -> None:
-    with pytest.raises(ModelLoadError, match="BertModel embeds and cannot generate"):
+def test_generation_with_an_encoder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelLoadError, match="BertModel is an embedding model; generation is not supported"):
         is_for_embedding(configured(tmp_path, "BertModel"), "generate")
 
 
-def test_a_gguf_file_generates_unless_told_otherwise(tmp_path: Path) -> None:
+def test_a_gguf_file_is_for_generation_by_default(tmp_path: Path) -> None:
     file = tmp_path / "model.gguf"
     file.touch()
 
@@ -59,24 +59,25 @@ def test_a_gguf_file_generates_unless_told_otherwise(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("length", "asked", "expected"), [(None, None, 46), (12, None, 12), (12, 40, 40), (None, 9, 9), (1000, None, 46)]
+    ("length", "requested", "expected"),
+    [(None, None, 46), (12, None, 12), (12, 40, 40), (None, 9, 9), (1000, None, 46)],
 )
-def test_the_longest_text(tmp_path: Path, length: int | None, asked: int | None, expected: int) -> None:
+def test_max_model_len(tmp_path: Path, length: int | None, requested: int | None, expected: int) -> None:
     folder = tiny.save(tiny_encoders.random_encoder(tiny_encoders.roberta()), tmp_path)
     tiny_encoders.add_sentence_files(tmp_path, length=length)
 
-    assert load_embedder(model=folder, max_model_len=asked).info.max_model_len == expected
+    assert load_embedder(model=folder, max_model_len=requested).info.max_model_len == expected
 
 
-@pytest.mark.parametrize("asked", [0, 47])
-def test_a_longer_text_than_the_positions_is_refused(tmp_path: Path, asked: int) -> None:
+@pytest.mark.parametrize("requested", [0, 47])
+def test_max_model_len_beyond_the_positions_is_refused(tmp_path: Path, requested: int) -> None:
     folder = tiny.save(tiny_encoders.random_encoder(tiny_encoders.roberta()), tmp_path)
 
-    with pytest.raises(ModelLoadError, match="is not between 1 and 46"):
-        load_embedder(model=folder, max_model_len=asked)
+    with pytest.raises(ModelLoadError, match="max_model_len must be between 1 and 46"):
+        load_embedder(model=folder, max_model_len=requested)
 
 
-def test_an_encoder_is_float32_and_takes_the_mean_unless_told_otherwise(tmp_path: Path) -> None:
+def test_encoder_defaults_are_float32_and_mean_pooling(tmp_path: Path) -> None:
     folder = tiny.save(tiny_encoders.random_encoder(tiny_encoders.bert()), tmp_path)
 
     found = load_embedder(model=folder, max_num_batched_tokens=77).info
@@ -87,7 +88,7 @@ def test_an_encoder_is_float32_and_takes_the_mean_unless_told_otherwise(tmp_path
     )  # fmt: skip
 
 
-def test_a_decoder_takes_the_last_token_unless_told_otherwise(tmp_path: Path) -> None:
+def test_decoder_default_is_last_token_pooling(tmp_path: Path) -> None:
     folder = tiny.save(tiny.random_model(tiny.qwen3()), tmp_path)
 
     assert load_embedder(model=folder).info.pooling == "last"
@@ -95,7 +96,7 @@ def test_a_decoder_takes_the_last_token_unless_told_otherwise(tmp_path: Path) ->
     assert load_embedder(model=folder).info.pooling == "cls"
 
 
-def test_a_real_folder_says_how_it_is_used(minilm: Path) -> None:
+def test_info_of_a_real_model(minilm: Path) -> None:
     assert is_for_embedding(str(minilm), "auto")
     assert load_embedder(model=str(minilm)).info == EmbedderInfo(
         str(minilm), "bert", "float32", vocab_size=30522, max_model_len=256, embedding_dim=384, pooling="mean",
@@ -103,14 +104,14 @@ def test_a_real_folder_says_how_it_is_used(minilm: Path) -> None:
     )  # fmt: skip
 
 
-def test_an_encoder_has_no_compiled_kernels(tmp_path: Path) -> None:
+def test_encoders_refuse_the_cpu_backend(tmp_path: Path) -> None:
     folder = tiny.save(tiny_encoders.random_encoder(tiny_encoders.bert()), tmp_path)
 
-    with pytest.raises(ModelLoadError, match="attention backend cpu is for decoders"):
+    with pytest.raises(ModelLoadError, match="attention backend cpu does not support encoders"):
         load_embedder(model=folder, attention_backend="cpu")
 
 
-def test_the_output_matrix_is_not_loaded(tmp_path: Path) -> None:
+def test_the_lm_head_is_not_loaded(tmp_path: Path) -> None:
     model = tiny.random_model(tiny.llama(vocab_size=1000))
     with torch.no_grad():
         model.lm_head.weight.fill_(torch.nan)
@@ -129,7 +130,7 @@ def test_the_output_matrix_is_not_loaded(tmp_path: Path) -> None:
         (["LlamaModel"], {"use_bidirectional_attention": True}, "use_bidirectional_attention True"),
     ],
 )
-def test_what_is_not_supported_is_refused_by_name(
+def test_unsupported_models_are_refused_by_name(
     tmp_path: Path, architectures: list[str], config: dict[str, Any], reason: str
 ) -> None:
     model = configured(tmp_path, *architectures, **config)

@@ -1,4 +1,4 @@
-"""A vector for each token of a flat batch, from an encoder or from a decoder."""
+"""Hidden states for each token of a flat batch, from an encoder or a decoder."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from engine_svc.models.encoder import Encoder
 _BLOCK_SIZE: Final = 16
 
 
-class TokenVectors(Protocol):
-    """A model without its output matrix."""
+class HiddenStatesModel(Protocol):
+    """A model without LM head."""
 
     def __call__(self, input_ids: Tensor, lengths: Sequence[int]) -> Tensor:
-        """Texts of these lengths, one after the other, int64 [tokens] -> [tokens, hidden]"""
+        """Concatenated texts of these lengths, int64 [tokens] -> [tokens, hidden]"""
 
 
-class EncoderVectors:
-    """Each token sees all tokens of its text."""
+class EncoderHiddenStates:
+    """Bidirectional: each token attends to all tokens of its text."""
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
 
     def __call__(self, input_ids: Tensor, lengths: Sequence[int]) -> Tensor:
-        vectors: Tensor = self._encoder(input_ids, _positions(lengths), WholeSequences(lengths))
-        return vectors
+        hidden: Tensor = self._encoder(input_ids, _positions(lengths), WholeSequences(lengths))
+        return hidden
 
 
-class DecoderVectors:
-    """Each token sees those before it. The executor's KV cache is for one pass: see ``cache_for``."""
+class DecoderHiddenStates:
+    """Causal: each token attends to those before it. The KV cache of the executor holds one pass: see ``cache_for``."""
 
     def __init__(self, executor: HiddenStatesExecutor) -> None:
         self._executor = executor
@@ -50,8 +50,8 @@ class DecoderVectors:
 
 
 def cache_for(max_num_tokens: int, max_num_texts: int) -> CacheSize:
-    """The KV cache of a pass of so many tokens and texts. What no pass has needed yet takes no memory."""
-    # Every text begins a block of its own.
+    """KV cache for a pass with these maximum tokens and texts. Pages are allocated by the OS on first use."""
+    # Every text starts in a new block.
     return CacheSize(_BLOCK_SIZE, num_blocks=max_num_tokens // _BLOCK_SIZE + max_num_texts)
 
 
@@ -60,7 +60,7 @@ def _positions(lengths: Sequence[int]) -> Tensor:
 
 
 def _whole_texts(lengths: Sequence[int]) -> PagedBatch:
-    """Texts that have nothing in the cache yet, in its first blocks."""
+    """Prefill of whole texts in the first blocks of the cache."""
     counts = [-(-length // _BLOCK_SIZE) for length in lengths]
     first_blocks = [0, *accumulate(counts)]
     tables = torch.zeros(len(lengths), max(counts), dtype=torch.int32)
