@@ -62,6 +62,7 @@ class DetokenizerServicer(pb_grpc.DetokenizerServicer):
             tool_parsers=sorted(TOOL_PARSERS),
             reasoning_parsers=sorted(REASONING_PARSERS),
             call_syntaxes=[self._call_syntax(name, syntax) for name, syntax in CALL_SYNTAXES.items()],
+            vocabulary_hash=self._vocabulary.hash,
         )
 
     def _call_syntax(self, parser: str, syntax: CallSyntax) -> pb.CallSyntax:
@@ -164,7 +165,7 @@ def _spec(request: pb.FormatRequest) -> FormatSpec:
         skip_special_tokens=request.skip_special_tokens if request.HasField("skip_special_tokens") else True,
         min_tokens=request.min_tokens,
         named_function=request.named_function,
-        calls_after_reasoning=request.calls_behind_thinking,
+        calls_after_reasoning=request.calls_after_reasoning,
     )
 
 

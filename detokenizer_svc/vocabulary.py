@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Self
 
 from modelfiles.decoder_steps import TextStep
 from modelfiles.token_table import TokenTable
+from modelfiles.vocabulary_hash import UNKNOWN
 
 
 class UnknownToken(Exception):
@@ -29,6 +30,8 @@ class Vocabulary:
     """Bytes of those tokens that are others where they begin a text."""
     text_steps: tuple[TextStep, ...] = ()
     """What is done to the text of all tokens together."""
+    hash: str = UNKNOWN
+    """See ``modelfiles.vocabulary_hash``."""
 
     @classmethod
     def of(
@@ -52,9 +55,10 @@ class Vocabulary:
     @classmethod
     def of_table(cls, table: TokenTable) -> Self:
         """Of the tokens that a model's files hold."""
-        return cls.of(
+        vocabulary = cls.of(
             dict(enumerate(table.spelled)), special=table.special, first=table.first, text_steps=table.text_steps
         )
+        return replace(vocabulary, hash=table.vocabulary_hash())
 
     def __len__(self) -> int:
         """Number of token ids; every id is below it."""

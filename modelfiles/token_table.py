@@ -6,7 +6,6 @@ of the tokenizer that transformers makes of the same files.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from modelfiles.token_spelling import (
     spelling_of,
 )
 from modelfiles.tokenizer_json import added_tokens, model_tokens, read_tokenizer_files
+from modelfiles.vocabulary_hash import vocabulary_hash
 from protos import simulated
 
 if TYPE_CHECKING:
@@ -56,11 +56,8 @@ class TokenTable:
         return cls(tuple(tokens.get(n, b"") for n in range(size)), frozenset(special), **more)
 
     def vocabulary_hash(self) -> str:
-        """Equal for two vocabularies exactly if each id stands for the same bytes in both.
-
-        Hex digits of a sha256 over the length and bytes of each token. Takes 0.05 s for 150,000 tokens.
-        """
-        return hashlib.sha256(b"".join([b"%d %b" % (len(token), token) for token in self.spelled])).hexdigest()
+        """See ``modelfiles.vocabulary_hash``. Special tokens count by their bytes, as all others."""
+        return vocabulary_hash(len(self.spelled), self.spelled.__getitem__, self.unused)
 
 
 def simulated_table() -> TokenTable:

@@ -13,6 +13,7 @@ from tokenizers import Tokenizer
 
 from modelfiles.errors import ModelFileError
 from modelfiles.gguf_tokenizer import load_gguf_tokenizer
+from modelfiles.gguf_vocabulary import TokenKind
 from modelfiles.lfs import check_no_pointers, check_not_pointer
 from modelfiles.simulated import CHAT_TEMPLATE, simulated_tokenizer
 from modelfiles.turn_ends import turn_ends_in
@@ -30,6 +31,8 @@ class LoadedTokenizer:
     """Most models have one, ``default``; some have ``tool_use`` beside it for conversations with tools."""
     eos_token_ids: tuple[int, ...]
     """Tokens that end a turn, by the files; the chat template may write more."""
+    unused_ids: frozenset[int] = frozenset()
+    """Tokens that the file says are never written."""
 
     @property
     def bos_token_id(self) -> int | None:
@@ -79,6 +82,7 @@ def _from_gguf(path: Path) -> LoadedTokenizer:
         special_tokens=loaded.special_tokens,
         chat_templates=loaded.chat_templates,
         eos_token_ids=loaded.vocabulary.turn_ends,
+        unused_ids=frozenset(loaded.vocabulary.ids_of_kinds((TokenKind.UNUSED,))),
     )
 
 

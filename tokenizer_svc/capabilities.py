@@ -40,7 +40,7 @@ class Capabilities:
     arguments_as_object: bool
     strict_alternation: bool
     writes_bos: bool
-    thinking: bool
+    reasoning: bool
     generation_opening: str
     """What ``add_generation_prompt`` adds; empty when that changes nothing."""
     answer_end: str

@@ -106,7 +106,7 @@ class _Probe:
             arguments_as_object=form is not None and form.as_object,
             strict_alternation=not self._shows(_OTHER, self._turn("user", _OTHER), self._user),
             writes_bos=self._writes_bos(),
-            thinking=reasoning_format(self._template.source) != NONE,
+            reasoning=reasoning_format(self._template.source) != NONE,
             generation_opening=self._generation_opening(),
             answer_end=_after(_ANSWER, self._render(self._user, self._turn("assistant", _ANSWER))),
             call_end=_after(_VALUE, self._render(self._user, form.turn, tools=offered)) if form else "",

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from tokenizers import AddedToken, Tokenizer
 
 from modelfiles.tokenizer import LoadedTokenizer
+from modelfiles.vocabulary_hash import hash_of_tokenizer
 from svclib.config import SettingsError
 from svclib.errors import InvalidRequest, Unsupported
 from tokenizer_svc import formats
@@ -61,6 +62,7 @@ class PromptTokenizer:
         self._length = PromptLength(loaded.tokenizer)
         self._byte_tokens = ByteTokens(loaded.tokenizer, self._encoder)
         self.vocab_size = self._encoder.vocab_size
+        self.vocabulary_hash = hash_of_tokenizer(loaded.tokenizer, self.vocab_size, loaded.unused_ids)
         self.bos_token_id = loaded.bos_token_id
         self.reasoning_tags = {
             name: TagTokens(*(tuple(self._encoder.encode_inside(tag, parse_special_tokens=True)) for tag in tags))

@@ -104,6 +104,7 @@ class TokenizerServicer(pb_grpc.TokenizerServicer):
                 for name, tags in tokenizer.reasoning_tags.items()
             ],
             template_variables=sorted(tokenizer.template_variables),
+            vocabulary_hash=tokenizer.vocabulary_hash,
         )
 
     @property

@@ -24,6 +24,8 @@ class TokenizerInfo:
     """Every token id is below it; 0: it does not say."""
     eos_token_ids: tuple[int, ...] = ()
     """Tokens that end the model's turn."""
+    vocabulary_hash: str = ""
+    """Equal for services with the same tokens; empty: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ class EngineInfo:
     generates: bool = True
     """Whether it continues prompts; a model that embeds does not."""
     supports_constraints: bool = False
+    vocabulary_hash: str = ""
+    """Equal for services with the same tokens; empty: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +58,5 @@ class DetokenizerInfo:
     """Of each tool call format in which a model can be made to call."""
     vocab_size: int = 0
     """Every token id is below it; 0: it does not say."""
+    vocabulary_hash: str = ""
+    """Equal for services with the same tokens; empty: unknown."""

@@ -48,6 +48,8 @@ def test_all_who_read_a_gguf_file_agree(gguf: Path) -> None:
     assert vocabulary.bytes_by_id == masked.spelled
     assert all(vocabulary.bytes_by_id[n].decode() == token.content for n, token in added.items())
     assert load(str(gguf)).eos_token_ids == size.eos_token_ids
+    hashes = {vocabulary.hash, masked.vocabulary_hash, PromptTokenizer(load(str(gguf)), compiled).vocabulary_hash}
+    assert hashes == {read_token_table(gguf).vocabulary_hash()}
 
 
 @pytest.mark.parametrize("gguf", KINDS, indirect=True)

@@ -353,7 +353,7 @@ async def test_info(service: Served, tokenizer: PromptTokenizer) -> None:
     }
     assert tags["think"] == (b"<think>", b"</think>")
     assert info.capabilities == pb.TemplateCapabilities(
-        system_role=True, tools=True, tool_calls=True, tool_results=True, arguments_as_object=True, thinking=True
+        system_role=True, tools=True, tool_calls=True, tool_results=True, arguments_as_object=True, reasoning=True
     )
 
 

@@ -88,7 +88,7 @@ async def test_tags_that_are_special_tokens_are_named_by_their_id() -> None:
 async def test_thinking_is_left_free(rendered: common_pb2.ReasoningState.ValueType, sees_tags: bool) -> None:
     engine, tokenizer = ScriptedEngine(), ScriptedTokenizer()
     tokenizer.reasoning_state = rendered
-    tokenizer.info.capabilities.thinking = True
+    tokenizer.info.capabilities.reasoning = True
     async with scripted_stack(engine, tokenizer=tokenizer) as stack:
         await stack.chat(response_format=JSON_OBJECT)
     (call,) = engine.calls
@@ -121,7 +121,7 @@ async def test_the_detokenizer_is_told_of_forced_calls(
     async with scripted_stack(detokenizer=detokenizer) as stack:
         await stack.chat(**fields)
     (call,) = detokenizer.calls
-    assert (call.named_function, call.calls_behind_thinking) == (named, behind_thinking)
+    assert (call.named_function, call.calls_after_reasoning) == (named, behind_thinking)
 
 
 @pytest.mark.parametrize(("fields", "param"), ASKED, ids=lambda value: str(value)[:50])

@@ -119,7 +119,7 @@ def test_a_request_that_asks_for_nothing_stays_as_it_is() -> None:
 async def test_the_tokenizer_is_told() -> None:
     tokenizer = ScriptedTokenizer()
     tokenizer.info.template_variables.extend(["messages", "enable_thinking"])
-    tokenizer.info.capabilities.thinking = True
+    tokenizer.info.capabilities.reasoning = True
     async with scripted_stack(tokenizer=tokenizer, unknown_fields="reject") as stack:
         answer = await stack.chat(thinking={"type": "disabled"})
         assert answer.status_code == 200, answer.text
