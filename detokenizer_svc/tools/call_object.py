@@ -12,7 +12,8 @@ import json
 from collections.abc import Callable
 from typing import Final
 
-from detokenizer_svc.json_value import JsonValue, Reading, scan_object, skip_space
+from detokenizer_svc.json_tokens import skip_space
+from detokenizer_svc.json_value import JsonValue, Reading, scan_object
 
 _NAME: Final = "name"
 _ARGUMENTS: Final = "arguments"

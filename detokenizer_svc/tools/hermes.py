@@ -17,7 +17,8 @@ from typing import Final
 from typing_extensions import override
 
 from detokenizer_svc.deltas import Content, Item
-from detokenizer_svc.json_value import Reading, skip_space
+from detokenizer_svc.json_tokens import skip_space
+from detokenizer_svc.json_value import Reading
 from detokenizer_svc.stage import FinishReason, ParserContext, TextStage
 from detokenizer_svc.tags import WHITE_SPACE, TagSearch
 from detokenizer_svc.tools.call_object import CallObject

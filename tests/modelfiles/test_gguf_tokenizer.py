@@ -214,8 +214,8 @@ def test_a_unigram_vocabulary(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["bert", "rwkv", "plamo2", "none", "gpt-9"])
-def test_a_kind_that_is_not_supported_is_named(kind: str, tmp_path: Path) -> None:
-    with pytest.raises(ModelFileError, match=rf"of the kind '{kind}' \(tokenizer\.ggml\.model\) is not supported"):
+def test_an_unsupported_tokenizer_model_is_named(kind: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match=rf"unsupported tokenizer model '{kind}' \(tokenizer\.ggml\.model\)"):
         load_gguf_tokenizer(write_gguf(tmp_path / "x.gguf", kind, normal("a")))
 
 
