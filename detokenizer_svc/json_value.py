@@ -32,12 +32,12 @@ from detokenizer_svc.json_tokens import (
 from detokenizer_svc.settled_text import SettledText
 
 
-class Reading(Enum):
-    """Progress of a scanner."""
+class ScanState(Enum):
+    """State of a scanner."""
 
-    GOING_ON = auto()
-    WHOLE = auto()
-    BROKEN = auto()
+    INCOMPLETE = auto()
+    COMPLETE = auto()
+    INVALID = auto()
     """The text read so far cannot become what the scanner reads."""
 
 
@@ -49,7 +49,7 @@ class JsonValue:
     """
 
     def __init__(self) -> None:
-        self.reading = Reading.GOING_ON
+        self.state = ScanState.INCOMPLETE
         self._open: list[str] = []
         """Unclosed brackets, outermost first."""
         self._expect: Callable[[str, int], int] = self._value
@@ -77,7 +77,7 @@ class JsonValue:
     def feed(self, text: str, start: int = 0) -> int:
         """Read from index ``start`` on. Returns the index where reading stopped: the end of the text, the end of the
         value, or the invalid character. A number ends at the first character that is not part of it."""
-        while start < len(text) and self.reading is Reading.GOING_ON:
+        while start < len(text) and self.state is ScanState.INCOMPLETE:
             self._written = None
             end = self._expect(text, start)
             self._text.write(text[start:end] if self._written is None else self._written, settled=self._settled)
@@ -92,9 +92,9 @@ class JsonValue:
         """The text that was read and is not settled, once no more text comes."""
         return self._text.take_held()
 
-    def _break(self, at: int) -> int:
+    def _invalid(self, at: int) -> int:
         self._settled = False
-        self.reading = Reading.BROKEN
+        self.state = ScanState.INVALID
         return at
 
     def _go_on(self, expect: Callable[[str, int], int], *, settled: bool = False) -> None:
@@ -105,7 +105,7 @@ class JsonValue:
         self._in_string = False
         self._go_on(self._after_value, settled=True)
         if not self._open:
-            self.reading = Reading.WHOLE
+            self.state = ScanState.COMPLETE
 
     def _value(self, text: str, at: int) -> int:
         if (after := skip_space(text, at)) > at:
@@ -123,7 +123,7 @@ class JsonValue:
             self._number = NUMBER_STATES["start"][character]
             self._go_on(self._rest_of_number, settled=self._number in SETTLED_NUMBER)
         else:
-            return self._break(at)
+            return self._invalid(at)
         return at + 1
 
     def _first_item(self, text: str, at: int) -> int:
@@ -157,7 +157,7 @@ class JsonValue:
 
     def _key(self, text: str, at: int) -> int:
         if text[at] != '"':
-            return self._break(at)
+            return self._invalid(at)
         self._in_key = True
         self._go_on(self._string)
         return at + 1
@@ -167,7 +167,7 @@ class JsonValue:
         if at == len(text):
             return at
         if text[at] != ":":
-            return self._break(at)
+            return self._invalid(at)
         self._go_on(self._value)
         return at + 1
 
@@ -178,7 +178,7 @@ class JsonValue:
         if text[at] == CLOSING_BRACKETS[bracket]:
             return self._close(at)
         if text[at] != ",":
-            return self._break(at)
+            return self._invalid(at)
         self._go_on(self._member if bracket == "{" else self._item)
         return at + 1
 
@@ -238,7 +238,7 @@ class JsonValue:
 
     def _rest_of_literal(self, text: str, at: int) -> int:
         if text[at] != self._literal[0]:
-            return self._break(at)
+            return self._invalid(at)
         self._literal = self._literal[1:]
         if not self._literal:
             self._text.drop_held(self._literal_mark)
@@ -253,7 +253,7 @@ class JsonValue:
             self._settled = following in SETTLED_NUMBER
             return at + 1
         if self._number not in COMPLETE_NUMBER or (self._number == "zero" and text[at].isdigit()):
-            return self._break(at)
+            return self._invalid(at)
         self._end_value()
         return at
 
@@ -262,5 +262,5 @@ def scan_object(text: str) -> JsonValue | None:
     """The scanned object, if the text is exactly one JSON object; else None."""
     value = JsonValue()
     end = value.feed(text)
-    is_object = value.reading is Reading.WHOLE and text[skip_space(text, 0)] == "{"
+    is_object = value.state is ScanState.COMPLETE and text[skip_space(text, 0)] == "{"
     return value if is_object and skip_space(text, end) == len(text) else None
