@@ -157,8 +157,8 @@ def test_word_pieces_start_words_or_continue_them() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (description({"type": "CTC"}, {"a": 0}), "decoder 'CTC' is not supported"),
-        ({"model": {"vocab": {"a": 0}}}, "decoder None is not supported"),
+        (description({"type": "CTC"}, {"a": 0}), "unsupported decoder step 'CTC'"),
+        ({"model": {"vocab": {"a": 0}}}, "unsupported tokenizer: it has no decoder"),
         ({"decoder": {"type": "ByteLevel"}}, "not in the usual format"),
         (description({"type": "ByteLevel"}, {"a": 0}, ({"id": 1},)), "not in the usual format"),
         (description({"type": "ByteLevel"}, 5), "not in the usual format"),
@@ -192,7 +192,7 @@ def test_folders_that_cannot_be_used(tmp_path: Path, content: str | None, messag
 def test_an_id_that_cannot_be_downloaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(SettingsError, match=r"cannot get tokenizer\.json of 'nobody/nothing'"):
+    with pytest.raises(SettingsError, match=r"cannot download tokenizer\.json of 'nobody/nothing'"):
         load("nobody/nothing")
 
 
@@ -249,7 +249,7 @@ def test_a_byte_level_gguf_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("model", ["bert", "rwkv", None])
 def test_a_gguf_file_with_an_unsupported_tokenizer_model(tmp_path: Path, model: str | None) -> None:
-    with pytest.raises(SettingsError, match=f"of kind {model!r}, which is not supported"):
+    with pytest.raises(SettingsError, match=f"unsupported tokenizer model {model!r}"):
         load(str(gguf(tmp_path / "x.gguf", model, ["a"], None)))
 
 

@@ -155,5 +155,5 @@ def test_only_text_that_can_still_change_is_held() -> None:
 
 def test_a_step_that_cannot_run_incrementally_is_refused_by_name() -> None:
     for step in (replace("a+", "", "Regex"), metaspace("always")):
-        with pytest.raises(ModelFileError, match=f"decoder step '{step['type']}'.* on the whole text is not supported"):
+        with pytest.raises(ModelFileError, match=f"unsupported decoder step '{step['type']}'.* on the whole text"):
             from_json(description([FUSE, step]), {})

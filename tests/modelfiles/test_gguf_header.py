@@ -133,7 +133,7 @@ def test_a_changed_byte_is_read_or_refused_but_never_worse(
         (b"PK\x03\x04 a zip file of some length, surely no GGUF", "is not a GGUF file"),
         (b"GGUF" + (1).to_bytes(4, "little") + bytes(16), "version 1"),
         (b"GGUF" + (3).to_bytes(4, "big") + bytes(16), "version"),
-        (b"GGUF" + (3).to_bytes(4, "little") + b"\xff" * 16, "is damaged: its header does not follow the format"),
+        (b"GGUF" + (3).to_bytes(4, "little") + b"\xff" * 16, "is damaged: invalid GGUF header"),
     ],
 )
 def test_what_is_no_gguf_file_is_refused_with_a_reason(tmp_path: Path, content: bytes, reason: str) -> None:

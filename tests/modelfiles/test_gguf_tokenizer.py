@@ -223,7 +223,7 @@ def test_an_unsupported_tokenizer_model_is_named(kind: str, tmp_path: Path) -> N
     ("tokens", "extra", "message"),
     [
         (normal("a", "a"), {}, "'a' more than once"),
-        (normal("a"), {"add_token_merges": ["ab"]}, r"merges\[0\] is 'ab', which is no pair"),
+        (normal("a"), {"add_token_merges": ["ab"]}, r"merges\[0\] is 'ab', not a pair"),
         (normal("a"), {"add_eos_token_id": 1}, "eos_token_id is 1, but there are 1 tokens"),
     ],
 )

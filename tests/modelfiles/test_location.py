@@ -82,5 +82,5 @@ def test_an_id_that_is_in_the_cache(hub: Path) -> None:
 
 @pytest.mark.usefixtures("hub")
 def test_an_id_that_cannot_be_fetched_is_named() -> None:
-    with pytest.raises(ModelFileError, match="some-org/no-model is no local path and could not be downloaded"):
+    with pytest.raises(ModelFileError, match="some-org/no-model is not a local path and could not be downloaded"):
         locate("some-org/no-model")

@@ -142,5 +142,5 @@ def test_a_chat_template_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_a_pre_tokenizer_that_is_not_known(tmp_path: Path) -> None:
     path = write_gguf(tmp_path / "x.gguf", "gpt2", control("<s>"), add_tokenizer_pre="strange")
-    with pytest.raises(ModelFileError, match=r"cannot load a tokenizer from .*: the pre-tokenizer 'strange'"):
+    with pytest.raises(ModelFileError, match=r"cannot load a tokenizer from .*: unsupported pre-tokenizer 'strange'"):
         load(str(path))
