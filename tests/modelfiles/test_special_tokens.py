@@ -1,4 +1,4 @@
-"""Tokens that configurations name: their ids are those of the tokenizer that transformers makes of the same files."""
+"""Tokens named in configurations: their ids are those of the tokenizer that transformers loads from the same files."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_all_who_read_the_files_agree(folder: Path, name: str) -> None:
+def test_all_readers_of_the_files_agree(folder: Path, name: str) -> None:
     config, special_tokens_map = CONFIGS[name]
     (folder / "tokenizer_config.json").write_text(json.dumps(CLASS | config))
     if special_tokens_map is not None:

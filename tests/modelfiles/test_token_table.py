@@ -1,4 +1,4 @@
-"""Tokenizer, detokenizer, engine grammar and offline use read the same of one file."""
+"""Tokenizer, detokenizer, engine grammar and offline use read the same vocabulary from one file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def gguf(request: pytest.FixtureRequest, tmp_path: Path, smollm2: Path) -> Path:
 
 
 @pytest.mark.parametrize("gguf", KINDS, indirect=True)
-def test_all_who_read_a_gguf_file_agree(gguf: Path) -> None:
+def test_all_readers_of_a_gguf_file_agree(gguf: Path) -> None:
     tokenizer = load_gguf_tokenizer(gguf).tokenizer
     vocabulary, masked, size = load_vocabulary(str(gguf)), read_token_bytes(gguf), load_size(str(gguf))
     added = tokenizer.get_added_tokens_decoder()
@@ -53,7 +53,7 @@ def test_all_who_read_a_gguf_file_agree(gguf: Path) -> None:
 
 
 @pytest.mark.parametrize("gguf", KINDS, indirect=True)
-def test_programs_and_services_tokenise_alike(gguf: Path) -> None:
+def test_offline_use_and_services_tokenize_alike(gguf: Path) -> None:
     offline, service = load_text(str(gguf)), PromptTokenizer(load(str(gguf)), compiled)
     assert offline.tokenizer.special_tokens_map == load(str(gguf)).special_tokens
     for text in TEXTS:

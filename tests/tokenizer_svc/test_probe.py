@@ -103,12 +103,12 @@ def probed(source: str) -> Capabilities:
         ),
     ],
 )
-def test_what_a_template_can_express(source: str, expected: dict[str, Any]) -> None:
+def test_capabilities_of_templates(source: str, expected: dict[str, Any]) -> None:
     found = probed(source)
     assert {name: getattr(found, name) for name in expected} == expected
 
 
-def test_a_form_of_missing_content_that_prints_none_is_passed_over() -> None:
+def test_a_form_of_missing_content_that_prints_none_is_skipped() -> None:
     source = (
         "{% for message in messages %}{{ message.role }}: {{ message.content if 'content' in message else none }}"
         "{% for call in message.tool_calls or [] %}{{ call.function | tojson }}{% endfor %}{% endfor %}"
@@ -144,7 +144,7 @@ def test_a_template_that_cannot_render_one_user_message(source: str) -> None:
 
 
 @pytest.mark.parametrize("condition", ["true", "tools", "messages | length > 1", "messages[0].role == 'system'"])
-def test_a_template_that_exceeds_a_limit_is_asked_no_further(condition: str) -> None:
+def test_a_template_that_exceeds_a_limit_is_not_probed_further(condition: str) -> None:
     source = f"{{% if {condition} %}}{{{{ 'a' * 2000 }}}}{{% endif %}}{templates.WITH_TOOLS}"
     template = compiled(source, max_chars=1000)
     with pytest.raises(
