@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final, TypeVar
 
+from protos.v1 import common_pb2
 from protos.v1 import tokenizer_pb2 as pb
 from protos.v1 import tokenizer_pb2_grpc as pb_grpc
-from svclib.errors import ContextLengthExceeded, Unavailable
+from svclib.errors import ContextLengthExceeded, InvalidRequest, Unavailable
 from svclib.server import unary
-from tokenizer_svc.conversation import Conversation
-from tokenizer_svc.messages import REASONING_STATES, read_conversation, read_inputs, to_capabilities
+from tokenizer_svc.capabilities import Capabilities
+from tokenizer_svc.conversation import Conversation, Message, Tool, ToolCall
 from tokenizer_svc.metrics import TokenizerMetrics
 from tokenizer_svc.pool import Pool
 from tokenizer_svc.prompt_tokenizer import PromptTokenizer, TokenizedPrompt
+from tokenizer_svc.reasoning import ReasoningState
+
+MAX_INPUTS: Final = 16_384
+"""Maximum inputs of one call."""
+
+_REASONING_STATES: Final = {
+    ReasoningState.UNDECIDED: common_pb2.REASONING_STATE_UNDECIDED,
+    ReasoningState.OPEN: common_pb2.REASONING_STATE_OPEN,
+    ReasoningState.CLOSED: common_pb2.REASONING_STATE_CLOSED,
+}
+
+ResultT = TypeVar("ResultT")
 
 
 class TokenizerServicer(pb_grpc.TokenizerServicer):
@@ -33,7 +46,7 @@ class TokenizerServicer(pb_grpc.TokenizerServicer):
     @unary
     async def Render(self, request: pb.RenderRequest, _context: Any) -> pb.RenderResponse:
         with self._metrics.counting_rejections():
-            conversation, inputs = read_conversation(request), read_inputs(request)
+            conversation, inputs = _conversation(request), _inputs(request)
             size = conversation.num_chars
             self._check_size(size, "messages")
             self._check_size(sum(map(len, inputs)), "inputs")
@@ -44,7 +57,7 @@ class TokenizerServicer(pb_grpc.TokenizerServicer):
             token_ids=prompt.token_ids,
             text=prompt.text,
             eos_token_ids=self._tokenizer.eos_token_ids,
-            reasoning_state=REASONING_STATES[prompt.reasoning_state],
+            reasoning_state=_REASONING_STATES[prompt.reasoning_state],
             template_version=prompt.template_version,
             rendered_at=prompt.rendered_at,
             tokenized_at=prompt.tokenized_at,
@@ -55,7 +68,7 @@ class TokenizerServicer(pb_grpc.TokenizerServicer):
     @unary
     async def Tokenize(self, request: pb.TokenizeRequest, _context: Any) -> pb.TokenizeResponse:
         with self._metrics.counting_rejections():
-            inputs = read_inputs(request)
+            inputs = _inputs(request)
             size = sum(map(len, inputs))
             self._check_size(size, "inputs")
             work = partial(
@@ -84,7 +97,7 @@ class TokenizerServicer(pb_grpc.TokenizerServicer):
             bos_token_id=tokenizer.bos_token_id,
             eos_token_ids=tokenizer.eos_token_ids,
             template_version=tokenizer.template_version,
-            capabilities=to_capabilities(tokenizer.capabilities),
+            capabilities=_capabilities(tokenizer.capabilities),
             tool_parser=tokenizer.tool_format,
             reasoning_parser=tokenizer.reasoning_format,
             reasoning_tags=[
@@ -118,3 +131,81 @@ class TokenizerServicer(pb_grpc.TokenizerServicer):
             self._tokenizer.tokenize, add_special_tokens=add_special_tokens, parse_special_tokens=parse_special_tokens
         )
         return [tokenize(value, f"inputs[{index}]") for index, value in enumerate(inputs)]
+
+
+def _conversation(request: pb.RenderRequest) -> Conversation:
+    """Raises ``InvalidRequest`` for a content part without text."""
+    return Conversation(
+        messages=tuple(_message(message, f"messages[{i}]") for i, message in enumerate(request.messages)),
+        tools=tuple(map(_tool, request.tools)),
+        add_generation_prompt=_optional(request, "add_generation_prompt", bool),
+        continue_final_message=request.continue_final_message,
+        template_kwargs=request.chat_template_kwargs_json,
+        max_tokens=_optional(request, "max_prompt_tokens", int),
+    )
+
+
+def _inputs(request: pb.RenderRequest | pb.TokenizeRequest) -> list[str | bytes]:
+    """Raises ``InvalidRequest`` for too many inputs, and for one without text or bytes."""
+    if len(request.inputs) > MAX_INPUTS:
+        raise InvalidRequest(f"inputs must have at most {MAX_INPUTS} items", param="inputs")
+    return [_input(item, f"inputs[{index}]") for index, item in enumerate(request.inputs)]
+
+
+def _capabilities(capabilities: Capabilities | None) -> pb.TemplateCapabilities | None:
+    """The capabilities that have a field in the contract; None without a chat template."""
+    if capabilities is None:
+        return None
+    names = pb.TemplateCapabilities.DESCRIPTOR.fields_by_name
+    return pb.TemplateCapabilities(**{name: getattr(capabilities, name) for name in names})
+
+
+def _message(message: pb.ChatMessage, param: str) -> Message:
+    return Message(
+        role=message.role,
+        content=_content(message, param),
+        name=_optional(message, "name", str),
+        tool_calls=tuple(ToolCall(call.id, call.name, call.arguments) for call in message.tool_calls),
+        tool_call_id=_optional(message, "tool_call_id", str),
+        reasoning_content=_optional(message, "reasoning_content", str),
+    )
+
+
+def _content(message: pb.ChatMessage, param: str) -> str | tuple[str, ...] | None:
+    match message.WhichOneof("content"):
+        case "text":
+            return message.text
+        case "parts":
+            return tuple(_part(part, f"{param}.content[{i}]") for i, part in enumerate(message.parts.parts))
+        case None:
+            return None
+
+
+def _part(part: pb.ContentPart, param: str) -> str:
+    if part.WhichOneof("part") != "text":
+        raise InvalidRequest(f"{param} must have text", param=f"{param}.text")
+    return part.text
+
+
+def _tool(tool: common_pb2.ToolDefinition) -> Tool:
+    return Tool(
+        name=tool.name,
+        description=_optional(tool, "description", str),
+        parameters=_optional(tool, "parameters_json", str),
+        strict=_optional(tool, "strict", bool),
+    )
+
+
+def _optional(message: Any, field: str, kind: Callable[[Any], ResultT]) -> ResultT | None:
+    """An optional field of a protobuf message; None if it is absent."""
+    return kind(getattr(message, field)) if message.HasField(field) else None
+
+
+def _input(item: pb.TokenizeInput, param: str) -> str | bytes:
+    match item.WhichOneof("input"):
+        case "text":
+            return item.text
+        case "raw":
+            return item.raw
+        case None:
+            raise InvalidRequest(f"{param} must be a text or raw bytes", param=param)

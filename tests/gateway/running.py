@@ -205,11 +205,11 @@ async def real_stack(
 
     ``tokenizers`` are the ``tokenizer`` settings of services; the others have the simulated model's.
     """
-    of = lambda service: {"model": "simulated", "tokenizer": tokenizers.get(service, "")}
+    of = lambda service: tokenizers.get(service, "")
     services: dict[str, Service] = {
-        "tokenizer": TokenizerService(TokenizerSettings(**of("tokenizer"))),
-        "engine": EngineService(EngineSettings(**of("engine"))),
-        "detokenizer": DetokenizerService(DetokenizerSettings(**of("detokenizer"))),
+        "tokenizer": TokenizerService(TokenizerSettings(model="simulated", tokenizer=of("tokenizer"))),
+        "engine": EngineService(EngineSettings(model="simulated", tokenizer=of("engine"))),
+        "detokenizer": DetokenizerService(DetokenizerSettings(model="simulated", tokenizer=of("detokenizer"))),
     }
     peers = {name: [Peer(_Registered(service), serving=False)] for name, service in services.items()}
     async with AsyncExitStack() as stack:

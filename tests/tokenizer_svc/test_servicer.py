@@ -27,12 +27,11 @@ from tests.tokenizer_svc.local import compiled
 from tokenizer_svc.conversation import Conversation
 from tokenizer_svc.encoder import Encoder
 from tokenizer_svc.limits import Limits
-from tokenizer_svc.messages import MAX_INPUTS
 from tokenizer_svc.metrics import TokenizerMetrics
 from tokenizer_svc.pool import Pool
 from tokenizer_svc.prompt_tokenizer import PromptTokenizer, TokenizedPrompt
 from tokenizer_svc.renderer import Renderer
-from tokenizer_svc.servicer import TokenizerServicer
+from tokenizer_svc.servicer import MAX_INPUTS, TokenizerServicer
 
 MAX_CHARS = 1000
 UNDECIDED, OPEN, CLOSED = (
