@@ -10,7 +10,7 @@ from svclib.config import ServiceSettings
 
 
 class DetokenizerSettings(ServiceSettings):
-    """What the detokenizer is told."""
+    """Settings, from flags and environment."""
 
     model_config = SettingsConfigDict(env_prefix="DETOKENIZER_")
 
@@ -21,9 +21,9 @@ class DetokenizerSettings(ServiceSettings):
         min_length=1,
         description="Hugging Face id, folder or .gguf file of the model, or 'simulated'",
     )
-    tokenizer: str = Field(default="", description="where to take the vocabulary from instead of the model")
+    tokenizer: str = Field(default="", description="source of the vocabulary, if it is not the model")
 
     @property
     def vocabulary_source(self) -> str:
-        """Where the vocabulary is."""
+        """Hugging Face id, folder or file of the vocabulary."""
         return self.tokenizer or self.model

@@ -1,4 +1,4 @@
-"""What the steps of the chain hand on: pieces of the output, and signs between the steps."""
+"""What the stages pass on: deltas of the output, and markers between the stages."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """More of the answer; before the parsers, more of the output."""
+    """Next part of the content; before the parsers, next part of the output text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """More of the thinking."""
+    """Next part of the reasoning."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCallPiece:
-    """More of a tool call. Only the first piece of a call has its id and name."""
+    """Next part of a tool call. Only the first piece of a call has id and name."""
 
     index: int
     arguments: str = ""
@@ -34,10 +34,10 @@ class ToolCallPiece:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """A special token that a parser or a stop string asks for. Never leaves the chain as such.
+    """A special token that a parser or a stop string needs to see. Never part of the chain's output.
 
-    One that is ``hidden`` stands in a stop string only: inside thinking a reasoning parser drops it, elsewhere it hands
-    it on, and no further stage sees it.
+    A ``hidden`` marker occurs in a stop string only: a reasoning parser drops it inside reasoning and passes it on
+    elsewhere, and ``StopStage`` drops it.
     """
 
     spelling: str
@@ -45,21 +45,21 @@ class Marker:
 
 
 @dataclass(frozen=True, slots=True)
-class ThinkingEnd:
-    """The model has closed its thinking. Never leaves the chain."""
+class ReasoningEnd:
+    """The model has closed its reasoning. Never part of the chain's output."""
 
 
 Delta: TypeAlias = Content | Reasoning | ToolCallPiece
-Item: TypeAlias = Delta | Marker | ThinkingEnd
+Item: TypeAlias = Delta | Marker | ReasoningEnd
 
 
 def coalesce(deltas: Iterable[Delta]) -> list[Delta]:
-    """The same output in fewer pieces: neighbours that say more of the same thing are joined."""
+    """The same output in fewer deltas: adjacent deltas of the same kind are joined."""
     return [_join(list(group)) for _, group in groupby(deltas, key=_subject)]
 
 
 def _subject(delta: Delta) -> tuple[type[Delta], int, str]:
-    """What a delta says more of. The first piece of a call stands alone."""
+    """The key by which deltas are joined. The first piece of a call is not joined with the one before it."""
     if isinstance(delta, ToolCallPiece):
         return ToolCallPiece, delta.index, delta.id
     return type(delta), 0, ""

@@ -1,8 +1,8 @@
-"""The output of one choice, from token ids to deltas: the whole chain, and the one place that ends and counts it.
+"""The output of one choice, from token ids to deltas: the whole chain. Decides the finish reason and counts tokens.
 
     token ids -> bytes -> text -> reasoning -> stop strings -> tool calls -> deltas
 
-Stop strings are sought in the answer as the model wrote it, before calls are read, and not in the thinking.
+Stop strings are matched in the text after reasoning, before tool calls are parsed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from detokenizer_svc.deltas import Content, Delta, Item, Marker, ThinkingEnd, ToolCallPiece, coalesce
+from detokenizer_svc.deltas import Content, Delta, Item, Marker, ReasoningEnd, ToolCallPiece, coalesce
 from detokenizer_svc.incremental import TokenDecoder
 from detokenizer_svc.parsers import make_parsers
 from detokenizer_svc.positions import TokenPositions
@@ -24,7 +24,7 @@ from detokenizer_svc.vocabulary import Vocabulary
 
 @dataclass(frozen=True, slots=True)
 class FormatSpec:
-    """How to format one choice; the fields are those of ``FormatRequest``."""
+    """How to format one choice; the fields of ``FormatRequest``."""
 
     prompt_tail_ids: tuple[int, ...] = ()
     stop: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class FormatSpec:
 
 @dataclass(frozen=True, slots=True)
 class EngineEnd:
-    """The engine has ended the choice. ``by_token``: its last token did, and is no text."""
+    """The engine has ended the choice. ``by_token``: the last token is a stop token, which is not part of the text."""
 
     reason: FinishReason
     by_token: bool = False
@@ -48,7 +48,7 @@ class EngineEnd:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How the choice ended, as the client is told."""
+    """How the choice ended, for the client."""
 
     finish_reason: Literal["stop", "length", "tool_calls"]
     matched_stop: str | None
@@ -58,7 +58,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Formatted:
-    """New output. ``num_tokens`` of the tokens just fed belong to the choice: all, or those up to the stop string."""
+    """New output. ``num_tokens``: how many of the tokens just fed belong to the choice: all, or up to a stop string."""
 
     deltas: list[Delta]
     num_tokens: int
@@ -66,22 +66,22 @@ class Formatted:
 
 
 class Formatter:
-    """Feed it tokens until it gives an ``Ending``. Joined, its output does not depend on how the tokens are cut.
+    """Fed with tokens until it returns an ``Ending``. The joined output does not depend on how the tokens are batched.
 
-    Raises ``InvalidRequest`` when a parser is unknown or a stop string is impossible.
+    Raises ``InvalidRequest`` for an unknown parser and for invalid stop strings.
     """
 
     def __init__(self, vocabulary: Vocabulary, spec: FormatSpec, context: ParserContext | None = None) -> None:
         check_stop_strings(spec.stop)
         context = replace(context or ParserContext(), reasoning_state=spec.reasoning_state, tools=spec.tools)
-        thinking, calls = make_parsers(
-            spec.reasoning_parser, spec.tool_parser, context, calls_in_thinking=not spec.calls_after_reasoning
+        reasoning, calls = make_parsers(
+            spec.reasoning_parser, spec.tool_parser, context, calls_in_reasoning=not spec.calls_after_reasoning
         )
         self._positions = TokenPositions() if spec.stop or spec.reasoning_parser else None
-        markers = Chain([*([thinking] if thinking else []), *calls]).markers
+        markers = Chain([*([reasoning] if reasoning else []), *calls]).markers
         special = _special_in_stop(vocabulary, spec, markers)
-        self._stop = StopStage(thinking, spec.stop, special, self._armed_from) if spec.stop else None
-        first: Stage | None = self._stop or thinking
+        self._stop = StopStage(reasoning, spec.stop, special, self._min_characters) if spec.stop else None
+        first: Stage | None = self._stop or reasoning
         self._until_stop = Chain([first] if first else [])
         self._calls = Chain(calls)
         self._decoder = TokenDecoder(
@@ -94,17 +94,17 @@ class Formatter:
         )
         self._skip_special_tokens = spec.skip_special_tokens
         self._min_tokens = spec.min_tokens
-        self._calls_are_a_reason = not spec.named_function
+        self._finish_with_tool_calls = not spec.named_function
         self._num_tokens = 0
         self._has_calls = False
 
     @property
     def num_parse_failures(self) -> int:
-        """How often output was almost in the parsers' format and so became content."""
+        """Number of malformed tool calls, which became content."""
         return self._until_stop.num_failures + self._calls.num_failures
 
     def feed(self, token_ids: Sequence[int], end: EngineEnd | None = None) -> Formatted:
-        """What more tokens add, and what is held if they are the last. Raises ``UnknownToken``."""
+        """The new output; with ``end``, also everything that was held back. Raises ``UnknownToken``."""
         num_before = self._num_tokens
         items = self._decode(token_ids, end)
         items = self._until_stop.finish(items, end.reason) if end else self._until_stop.feed(items)
@@ -122,7 +122,7 @@ class Formatter:
         return self._decoder.feed(text_ids) + self._decoder.finish()
 
     def _count(self, num_tokens: int) -> int:
-        """How many tokens belong to the choice: from those after a stop string on, none."""
+        """How many tokens belong to the choice: those up to the end of the stop string."""
         if self._matched is None:
             return num_tokens
         assert self._positions is not None
@@ -133,8 +133,8 @@ class Formatter:
     def _matched(self) -> str | None:
         return self._stop.matched if self._stop else None
 
-    def _armed_from(self) -> int:
-        """Length of the text that the first ``min_tokens`` tokens make; a stop string within it does not count."""
+    def _min_characters(self) -> int:
+        """Length of the text of the first ``min_tokens`` tokens; a stop string that ends within it does not match."""
         if self._positions is None or not self._min_tokens:
             return 0
         length = self._positions.characters_after(self._min_tokens)
@@ -151,15 +151,15 @@ class Formatter:
             if isinstance(item, Content):
                 deltas += (item,) if item.text else ()
             elif isinstance(item, Marker):
-                # A special token that no parser took is text if special tokens are wanted.
+                # A special token that no parser consumed is text if special tokens are not skipped.
                 deltas += () if self._skip_special_tokens else (Content(item.spelling),)
-            elif not isinstance(item, ThinkingEnd):
+            elif not isinstance(item, ReasoningEnd):
                 self._has_calls = self._has_calls or isinstance(item, ToolCallPiece)
                 deltas.append(item)
         return deltas if len(deltas) < 2 else coalesce(deltas)
 
     def _ending(self, reason: FinishReason) -> Ending:
-        called = reason == "stop" and self._has_calls and self._calls_are_a_reason
+        called = reason == "stop" and self._has_calls and self._finish_with_tool_calls
         return Ending("tool_calls" if called else reason, self._matched, self._num_tokens, self._num_reasoning_tokens())
 
     def _num_reasoning_tokens(self) -> int:
@@ -170,11 +170,11 @@ class Formatter:
             if self._stop and self._stop.matched is not None
             else self._positions.num_characters
         )
-        return self._positions.tokens_within(self._until_stop.thinking + self._calls.thinking, length)
+        return self._positions.tokens_within(self._until_stop.reasoning_spans + self._calls.reasoning_spans, length)
 
 
 def _special_in_stop(vocabulary: Vocabulary, spec: FormatSpec, markers: Collection[str]) -> list[Marker]:
-    """The special tokens that stop strings spell out; where special tokens are text, only those of the parsers."""
+    """The special tokens spelled in stop strings; if special tokens are text, only those that are markers."""
     within = vocabulary.special_within(spec.stop) if spec.stop else set()
     return [
         Marker(spelling, hidden=spelling not in markers)

@@ -1,8 +1,7 @@
-"""Tokens to text: bytes are put together until they are whole characters, and the decoder's steps done to those.
+"""Incremental detokenization: bytes are buffered until they are complete characters, then the decoder steps run.
 
-Joined, the pieces are exactly what ``bytes.decode("utf-8", errors="replace")`` makes of all the bytes at once, with
-the vocabulary's ``text_steps`` done to it. A text that goes on with the prompt's has no first word that would lose its
-space.
+Joined, the pieces equal ``bytes.decode("utf-8", errors="replace")`` of all bytes at once, with the vocabulary's
+``text_steps`` applied. If the text continues the prompt's, its first word keeps its leading space.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ _SURROGATE_END: Final = b"\xee"
 
 
 class Utf8Decoder:
-    """Bytes in, characters out; holds back only bytes that can still become a character.
+    """Bytes in, characters out; holds back only an incomplete character.
 
-    ``before`` is what stands before the first byte. A character begun there is completed if the bytes go on with it,
-    and forgotten if they do not.
+    ``before`` are the bytes before the first one. An incomplete character at their end is completed if the following
+    bytes fit, else dropped.
     """
 
     def __init__(self, before: bytes = b"") -> None:
@@ -33,7 +32,7 @@ class Utf8Decoder:
         self._inherited = bool(self.pending)
 
     def decode(self, data: bytes) -> str:
-        """The characters that are whole now."""
+        """The characters that are complete now."""
         if self._inherited and data:
             self._resolve_inherited(data[:1])
         if self.pending:
@@ -42,7 +41,7 @@ class Utf8Decoder:
         return text
 
     def finish(self) -> str:
-        """What remains, once no more bytes come."""
+        """The rest, once no more bytes come."""
         rest = b"" if self._inherited else self.pending
         self.pending = b""
         return rest.decode("utf-8", "replace")
@@ -54,10 +53,10 @@ class Utf8Decoder:
 
 
 class TokenDecoder:
-    """Token ids in, text out, and a ``Marker`` for each special token with a spelling in ``markers``; a hidden one for
-    those with a spelling only in ``hidden``.
+    """Token ids in, text out, and a ``Marker`` for each special token whose spelling is in ``markers``; a hidden marker
+    if it is only in ``hidden``.
 
-    ``positions`` is told where each token ends in the text; None: not wanted.
+    ``positions`` records where each token ends in the text; None: not recorded.
     """
 
     def __init__(
@@ -81,13 +80,13 @@ class TokenDecoder:
         self._steps = TextSteps(vocabulary.text_steps, at_start=not prompt_tail_ids) if vocabulary.text_steps else None
 
     def feed(self, token_ids: Sequence[int]) -> list[Item]:
-        """The text that is whole now. Raises ``UnknownToken``."""
+        """The text that is complete now. Raises ``UnknownToken``."""
         if self._markers and not self._markers.keys().isdisjoint(token_ids):
             return self._feed_with_markers(token_ids)
         return _as_items(self._text(token_ids))
 
     def finish(self) -> list[Item]:
-        """The bytes that never became a character."""
+        """The text of the bytes that were held back."""
         return _as_items(self._rest())
 
     def _rest(self) -> str:
@@ -112,7 +111,7 @@ class TokenDecoder:
         try:
             pieces = [table[token_id] for token_id in token_ids]
         except IndexError:
-            raise UnknownToken(f"a token of {max(token_ids)} is outside the vocabulary of {len(table)}") from None
+            raise UnknownToken(f"token id {max(token_ids)} is outside the vocabulary of {len(table)}") from None
         if self._first:
             self._begin(token_ids, pieces)
         if self._positions is None:
@@ -120,7 +119,7 @@ class TokenDecoder:
         return "".join([self._counted(piece, self._positions) for piece in pieces])
 
     def _begin(self, token_ids: Sequence[int], pieces: list[bytes]) -> None:
-        """Let the first token of the text, if it is among these, be what it is there."""
+        """If the first token of the text is among these, give it the bytes that it has at the start of a text."""
         for number, token_id in enumerate(token_ids):
             if token_id not in self._skipped:
                 pieces[number] = self._first.get(token_id, pieces[number])
@@ -138,11 +137,11 @@ class TokenDecoder:
 
 
 def _decode(data: bytes) -> tuple[str, bytes]:
-    """The whole characters, and the bytes of one that is begun."""
+    """The complete characters, and the bytes of an incomplete one at the end."""
     text, used = utf_8_decode(data, "replace", False)
     begun = data[used:]
     if begun and _SURROGATE_BEGIN <= begun < _SURROGATE_END:
-        # Python takes this for the start of a character, although all that begin so are surrogates.
+        # Python treats this as the start of a character, although only surrogates start so.
         return text + begun.decode("utf-8", "replace"), b""
     return text, begun
 

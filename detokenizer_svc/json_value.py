@@ -1,142 +1,100 @@
-"""A JSON value in text that comes in pieces: where it ends, whether it is one, and its text as strict JSON (RFC 8259).
+"""Scans a JSON value in text that arrives in pieces: where it ends, whether it is valid, and its text as strict JSON.
 
-Models write JSON with a few faults that leave no doubt about what is meant. These are mended on the way, and nothing
-else is touched, so the text of a value without faults is given as it is:
+Models write JSON with a few unambiguous faults. These are repaired; a valid value keeps its text exactly:
 
 - control characters inside strings are escaped;
-- ``\\'`` is ``'``; the backslash of any other escape that JSON does not have is one of the text: ``\\d`` is ``\\\\d``;
+- ``\\'`` becomes ``'``; the backslash of any other invalid escape is doubled: ``\\d`` becomes ``\\\\d``;
 - a comma before a closing bracket is dropped;
-- ``True``, ``False`` and ``None`` are ``true``, ``false`` and ``null``.
+- ``True``, ``False`` and ``None`` become ``true``, ``false`` and ``null``.
 
-Text is given as soon as it is *settled*: up to there it is a whole value once ``closing`` is put after it. A key is
-settled with the start of its value, a number with each digit (a leading zero with what follows it), a string with each
-character.
+Text is emitted once it is *settled*: when the text so far is a complete value after ``closing`` is appended. A key is
+settled with the start of its value, a number with each digit (a leading zero with the character after it), a string
+with each character.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import Final
 
-_SPACE: Final = re.compile(r"[ \t\n\r]*")
-_STRING_RUN: Final = re.compile(r'[^"\\]*')
-_CONTROL: Final = re.compile(r"[\x00-\x1f]")
-_ESCAPED_CONTROL: Final = {code: f"\\u{code:04x}" for code in range(0x20)} | {
-    ord(character): escape for character, escape in zip("\b\t\n\f\r", ("\\b", "\\t", "\\n", "\\f", "\\r"), strict=True)
-}
-_ESCAPES: Final = frozenset('"\\/bfnrt')
-_HEX: Final = frozenset("0123456789abcdefABCDEF")
-_LITERALS: Final = {
-    word[0]: (word[1:], meant)
-    for word, meant in {
-        "true": "true", "false": "false", "null": "null", "True": "true", "False": "false", "None": "null"
-    }.items()
-}  # fmt: skip
-"""By their first letter: the rest of the word, and what it means."""
-_CLOSING: Final = {"{": "}", "[": "]"}
+from detokenizer_svc.json_tokens import (
+    CLOSING_BRACKETS,
+    COMPLETE_NUMBER,
+    ESCAPES,
+    HEX_DIGITS,
+    LITERALS,
+    NUMBER_STATES,
+    SETTLED_NUMBER,
+    escape_controls,
+    skip_space,
+    skip_string_run,
+)
+from detokenizer_svc.settled_text import SettledText
 
 
-def _digits(to: str) -> dict[str, str]:
-    return dict.fromkeys("0123456789", to)
+class ScanState(Enum):
+    """State of a scanner."""
 
-
-_EXPONENT: Final = {"e": "exponent", "E": "exponent"}
-_NUMBER: Final = {
-    "start": {"-": "minus", "0": "zero", **dict.fromkeys("123456789", "integer")},
-    "minus": {"0": "zero", **dict.fromkeys("123456789", "integer")},
-    "zero": {".": "point", **_EXPONENT},
-    "integer": {".": "point", **_digits("integer"), **_EXPONENT},
-    "point": _digits("fraction"),
-    "fraction": {**_digits("fraction"), **_EXPONENT},
-    "exponent": {"+": "sign", "-": "sign", **_digits("power")},
-    "sign": _digits("power"),
-    "power": _digits("power"),
-}
-"""Where each character leads inside a number."""
-_SETTLED_NUMBER: Final = frozenset({"integer", "fraction", "power"})
-_WHOLE_NUMBER: Final = _SETTLED_NUMBER | {"zero"}
-"""A zero is settled by what follows, which must be no digit."""
-
-
-class Reading(Enum):
-    """How far a scanner is."""
-
-    GOING_ON = auto()
-    WHOLE = auto()
-    BROKEN = auto()
-    """What was read is not the start of what was sought."""
+    INCOMPLETE = auto()
+    COMPLETE = auto()
+    INVALID = auto()
+    """The text read so far cannot become what the scanner reads."""
 
 
 class JsonValue:
-    """Scans one value. Linear in the text, whatever its depth; never recursive.
+    """Scanner for one value, in linear time at any depth; not recursive.
 
-    What is settled does not depend on what the text is cut into: each step reads text of one kind, and only white
-    space, strings and numbers are settled before they are over.
+    What is settled does not depend on how the text is cut: each step reads text of one kind, and only white space,
+    strings and numbers are settled before they end.
     """
 
     def __init__(self) -> None:
-        self.reading = Reading.GOING_ON
+        self.state = ScanState.INCOMPLETE
         self._open: list[str] = []
-        """The brackets that are not closed yet, outermost first."""
+        """Unclosed brackets, outermost first."""
         self._expect: Callable[[str, int], int] = self._value
+        """The current state: reads from an index on, returns the index where it stopped."""
         self._in_key = False
         self._in_string = False
-        """Inside a string that is a value."""
+        """Inside a string that is a value, not a key."""
         self._settled = False
-        """Whether the text up to here, with ``closing``, is a value."""
-        self._literal = self._meant = ""
+        """Whether the text so far is a value once ``closing`` is appended."""
+        self._literal = self._meaning = ""
         self._hex_digits = 0
         self._number = ""
         self._written: str | None = None
-        """What the present step writes; None: what it reads."""
-        self._out: list[str] = []
-        """Settled, and not taken yet."""
-        self._held: list[str] = []
-        self._literal_at = self._escape_at = 0
-        """Where in ``_held`` the present literal and the backslash of the present escape stand."""
+        """What the current step writes; None: the text it reads."""
+        self._text = SettledText()
+        self._literal_mark = self._escape_mark = 0
+        """Where the current literal, and the backslash of the current escape, were written."""
 
     @property
     def closing(self) -> str:
-        """What makes the settled text a whole value: the ends of a string and of what is open around it."""
-        brackets = "".join([_CLOSING[bracket] for bracket in reversed(self._open)])
+        """The text that completes the settled text: the end of an open string, and all closing brackets."""
+        brackets = "".join([CLOSING_BRACKETS[bracket] for bracket in reversed(self._open)])
         return f'"{brackets}' if self._in_string else brackets
 
     def feed(self, text: str, start: int = 0) -> int:
-        """Read on from ``start``; returns where reading stopped: at the end of the text, after the value, or at the
-        character that breaks it. A number ends at the first character that is no part of it."""
-        while start < len(text) and self.reading is Reading.GOING_ON:
+        """Read from index ``start`` on. Returns the index where reading stopped: the end of the text, the end of the
+        value, or the invalid character. A number ends at the first character that is not part of it."""
+        while start < len(text) and self.state is ScanState.INCOMPLETE:
             self._written = None
             end = self._expect(text, start)
-            self._write(text[start:end] if self._written is None else self._written)
+            self._text.write(text[start:end] if self._written is None else self._written, settled=self._settled)
             start = end
         return start
 
     def take(self) -> str:
         """The settled text that has not been taken yet."""
-        taken = "".join(self._out)
-        self._out.clear()
-        return taken
+        return self._text.take()
 
     def take_held(self) -> str:
-        """The text that has been read and is not settled, once no more text comes."""
-        held = "".join(self._held)
-        self._held.clear()
-        return held
+        """The text that was read and is not settled, once no more text comes."""
+        return self._text.take_held()
 
-    def _write(self, written: str) -> None:
-        if self._settled and not self._held:
-            self._out.append(written)
-            return
-        self._held.append(written)
-        if self._settled:
-            self._out += self._held
-            self._held.clear()
-
-    def _break(self, at: int) -> int:
+    def _invalid(self, at: int) -> int:
         self._settled = False
-        self.reading = Reading.BROKEN
+        self.state = ScanState.INVALID
         return at
 
     def _go_on(self, expect: Callable[[str, int], int], *, settled: bool = False) -> None:
@@ -147,25 +105,25 @@ class JsonValue:
         self._in_string = False
         self._go_on(self._after_value, settled=True)
         if not self._open:
-            self.reading = Reading.WHOLE
+            self.state = ScanState.COMPLETE
 
     def _value(self, text: str, at: int) -> int:
         if (after := skip_space(text, at)) > at:
             return after
         character = text[at]
-        if character in _CLOSING:
+        if character in CLOSING_BRACKETS:
             self._open.append(character)
             self._go_on(self._first_key if character == "{" else self._first_item, settled=True)
         elif character == '"':
             self._in_key, self._in_string = False, True
             self._go_on(self._string, settled=True)
-        elif character in _LITERALS:
+        elif character in LITERALS:
             self._begin_literal(character)
-        elif character in _NUMBER["start"]:
-            self._number = _NUMBER["start"][character]
-            self._go_on(self._rest_of_number, settled=self._number in _SETTLED_NUMBER)
+        elif character in NUMBER_STATES["start"]:
+            self._number = NUMBER_STATES["start"][character]
+            self._go_on(self._rest_of_number, settled=self._number in SETTLED_NUMBER)
         else:
-            return self._break(at)
+            return self._invalid(at)
         return at + 1
 
     def _first_item(self, text: str, at: int) -> int:
@@ -177,7 +135,7 @@ class JsonValue:
         return at
 
     def _item(self, text: str, at: int) -> int:
-        """An item after a comma; or the end of the list, which makes the comma one too many."""
+        """An item after a comma; or the end of the list, so that the comma is dropped."""
         return self._after_comma(text, at, self._value)
 
     def _first_key(self, text: str, at: int) -> int:
@@ -186,20 +144,20 @@ class JsonValue:
         return self._close(at) if text[at] == "}" else self._key(text, at)
 
     def _member(self, text: str, at: int) -> int:
-        """A key after a comma; or the end of the object, which makes the comma one too many."""
+        """A key after a comma; or the end of the object, so that the comma is dropped."""
         return self._after_comma(text, at, self._key)
 
     def _after_comma(self, text: str, at: int, then: Callable[[str, int], int]) -> int:
         if (after := skip_space(text, at)) > at:
             return after
-        if text[at] == _CLOSING[self._open[-1]]:
-            self._held.clear()
+        if text[at] == CLOSING_BRACKETS[self._open[-1]]:
+            self._text.drop_held()
             return self._close(at)
         return then(text, at)
 
     def _key(self, text: str, at: int) -> int:
         if text[at] != '"':
-            return self._break(at)
+            return self._invalid(at)
         self._in_key = True
         self._go_on(self._string)
         return at + 1
@@ -209,7 +167,7 @@ class JsonValue:
         if at == len(text):
             return at
         if text[at] != ":":
-            return self._break(at)
+            return self._invalid(at)
         self._go_on(self._value)
         return at + 1
 
@@ -217,10 +175,10 @@ class JsonValue:
         if (after := skip_space(text, at)) > at:
             return after
         bracket = self._open[-1]
-        if text[at] == _CLOSING[bracket]:
+        if text[at] == CLOSING_BRACKETS[bracket]:
             return self._close(at)
         if text[at] != ",":
-            return self._break(at)
+            return self._invalid(at)
         self._go_on(self._member if bracket == "{" else self._item)
         return at + 1
 
@@ -230,13 +188,12 @@ class JsonValue:
         return at + 1
 
     def _string(self, text: str, at: int) -> int:
-        end = _end(_STRING_RUN, text, at)
+        end = skip_string_run(text, at)
         if end > at:
-            run = text[at:end]
-            self._written = run.translate(_ESCAPED_CONTROL) if _CONTROL.search(run) else run
+            self._written = escape_controls(text[at:end])
             return end
         if text[at] == "\\":
-            self._escape_at = len(self._held)
+            self._escape_mark = self._text.mark
             self._go_on(self._escape)
         elif self._in_key:
             self._go_on(self._colon)
@@ -251,14 +208,14 @@ class JsonValue:
             self._go_on(self._unicode)
             return at + 1
         if character == "'":
-            self._held.pop()
-        elif character not in _ESCAPES:
+            self._text.drop_held(self._escape_mark)
+        elif character not in ESCAPES:
             return self._backslash(at)
         self._end_escape()
         return at + 1
 
     def _unicode(self, text: str, at: int) -> int:
-        if text[at] not in _HEX:
+        if text[at] not in HEX_DIGITS:
             return self._backslash(at)
         self._hex_digits -= 1
         if not self._hex_digits:
@@ -266,8 +223,8 @@ class JsonValue:
         return at + 1
 
     def _backslash(self, at: int) -> int:
-        """What looked like an escape is none: its backslash is text, and so is what follows."""
-        self._held[self._escape_at] = "\\\\"
+        """Not a valid escape: its backslash is text, and so is what follows."""
+        self._text.replace_held(self._escape_mark, "\\\\")
         self._end_escape()
         return at
 
@@ -275,45 +232,35 @@ class JsonValue:
         self._go_on(self._string, settled=not self._in_key)
 
     def _begin_literal(self, first: str) -> None:
-        self._literal, self._meant = _LITERALS[first]
-        self._literal_at = len(self._held)
+        self._literal, self._meaning = LITERALS[first]
+        self._literal_mark = self._text.mark
         self._go_on(self._rest_of_literal)
 
     def _rest_of_literal(self, text: str, at: int) -> int:
         if text[at] != self._literal[0]:
-            return self._break(at)
+            return self._invalid(at)
         self._literal = self._literal[1:]
         if not self._literal:
-            del self._held[self._literal_at :]
-            self._written = self._meant
+            self._text.drop_held(self._literal_mark)
+            self._written = self._meaning
             self._end_value()
         return at + 1
 
     def _rest_of_number(self, text: str, at: int) -> int:
-        following = _NUMBER[self._number].get(text[at])
+        following = NUMBER_STATES[self._number].get(text[at])
         if following is not None:
             self._number = following
-            self._settled = following in _SETTLED_NUMBER
+            self._settled = following in SETTLED_NUMBER
             return at + 1
-        if self._number not in _WHOLE_NUMBER or (self._number == "zero" and text[at].isdigit()):
-            return self._break(at)
+        if self._number not in COMPLETE_NUMBER or (self._number == "zero" and text[at].isdigit()):
+            return self._invalid(at)
         self._end_value()
         return at
 
 
-def skip_space(text: str, at: int) -> int:
-    """The place after the JSON white space that starts at ``at``."""
-    return _end(_SPACE, text, at)
-
-
 def scan_object(text: str) -> JsonValue | None:
-    """A text that is one JSON object and nothing else, scanned; None: it is not."""
+    """The scanned object, if the text is exactly one JSON object; else None."""
     value = JsonValue()
     end = value.feed(text)
-    is_object = value.reading is Reading.WHOLE and text[skip_space(text, 0)] == "{"
+    is_object = value.state is ScanState.COMPLETE and text[skip_space(text, 0)] == "{"
     return value if is_object and skip_space(text, end) == len(text) else None
-
-
-def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
-    match = pattern.match(text, at)
-    return match.end() if match else at

@@ -1,4 +1,4 @@
-"""What the detokenizer counts."""
+"""Prometheus metrics of the detokenizer."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 
 class DetokenizerMetrics:
-    """Its metrics, on a registry of the caller's."""
+    """The metrics, on the caller's registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.tokens = Counter("pellucid_detokenizer_tokens", "Output tokens turned into text.", registry=registry)
-        self.events = Counter("pellucid_detokenizer_events", "Events sent.", registry=registry)
+        self.tokens = Counter("pellucid_detokenizer_tokens", "Output tokens converted to text.", registry=registry)
+        self.events = Counter("pellucid_detokenizer_events", "Events sent to gateways.", registry=registry)
         self.parse_failures = Counter(
             "pellucid_detokenizer_parse_failures",
-            "Pieces of output that looked like a tool call, were none, and became content.",
+            "Malformed tool calls, which became content.",
             ["parser"],
             registry=registry,
         )
         self.finished = Counter(
-            "pellucid_detokenizer_choices_finished", "Choices that ended.", ["finished_reason"], registry=registry
+            "pellucid_detokenizer_choices_finished", "Finished choices.", ["finished_reason"], registry=registry
         )
-        self._running = Gauge("pellucid_detokenizer_choices_running", "Choices being formatted.", registry=registry)
+        self._running = Gauge("pellucid_detokenizer_choices_running", "Choices in flight.", registry=registry)
 
     def watch_running(self, count: Callable[[], float]) -> None:
         """Read the number of running choices from ``count`` at each scrape."""

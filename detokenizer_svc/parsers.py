@@ -1,4 +1,4 @@
-"""Makes the parsers that a request names."""
+"""Builds the parsers that a request names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 from detokenizer_svc.reasoning import REASONING_PARSERS
 from detokenizer_svc.stage import ParserContext, Stage
 from detokenizer_svc.tools import TOOL_PARSERS
-from detokenizer_svc.tools.in_thinking import CallsInThinking
+from detokenizer_svc.tools.in_reasoning import CallsInReasoning
 from svclib.errors import InvalidRequest
 
 _Factory = Callable[[ParserContext], Stage]
@@ -16,18 +16,18 @@ _FactoryT = TypeVar("_FactoryT", bound=_Factory)
 
 
 class Parsers(NamedTuple):
-    """The stages of a choice: one that takes the thinking out, if there is one, and those after it."""
+    """The stages of a choice: the reasoning parser, if there is one, and the stages after it."""
 
-    thinking: Stage | None
+    reasoning: Stage | None
     calls: list[Stage]
 
 
 def make_parsers(
-    reasoning_parser: str, tool_parser: str, context: ParserContext, *, calls_in_thinking: bool = True
+    reasoning_parser: str, tool_parser: str, context: ParserContext, *, calls_in_reasoning: bool = True
 ) -> Parsers:
-    """The stages for two names; empty: none. One name for both: a format that is both, read by one stage.
+    """The stages for two parser names; empty: none. If both names are one parser, one stage does both.
 
-    Without ``calls_in_thinking`` a call counts only after the thinking.
+    Without ``calls_in_reasoning``, a tool call inside reasoning is reasoning.
 
     Raises ``InvalidRequest`` for an unknown name.
     """
@@ -36,8 +36,8 @@ def make_parsers(
     if reasoning is not None and reasoning is tools:
         return Parsers(None, [reasoning(context)])
     calls: list[Stage] = []
-    if reasoning is not None and tools is not None and calls_in_thinking:
-        calls.append(CallsInThinking(tools, context))
+    if reasoning is not None and tools is not None and calls_in_reasoning:
+        calls.append(CallsInReasoning(tools, context))
     if tools is not None:
         calls.append(tools(context))
     return Parsers(None if reasoning is None else reasoning(context), calls)
@@ -47,5 +47,5 @@ def _look_up(parsers: Mapping[str, _FactoryT], name: str, param: str) -> _Factor
     if not name:
         return None
     if name not in parsers:
-        raise InvalidRequest(f"unknown {param} {name!r}; known are {', '.join(sorted(parsers))}", param=param)
+        raise InvalidRequest(f"unknown {param} {name!r}; supported: {', '.join(sorted(parsers))}", param=param)
     return parsers[name]

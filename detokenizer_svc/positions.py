@@ -1,4 +1,4 @@
-"""Where tokens stand in the text: the one place that turns characters back into numbers of tokens."""
+"""Positions of tokens in the text: maps numbers of characters to numbers of tokens."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Span:
-    """Characters ``begin`` to ``end`` of the text, without the one at ``end``; None: it has not ended."""
+    """Characters ``begin`` to ``end`` of the text, excluding ``end``; None: not ended yet."""
 
     begin: int
     end: int | None = None
@@ -18,8 +18,8 @@ class Span:
 class TokenPositions:
     """The end of each token in the text, in characters.
 
-    A token may end inside a character, so ends are kept as half characters: ``2 * characters``, and one more while
-    a further character is begun.
+    A token may end inside a character, so ends are stored as half characters: ``2 * characters``, plus one if the next
+    character is incomplete.
     """
 
     def __init__(self) -> None:
@@ -32,26 +32,26 @@ class TokenPositions:
 
     @property
     def num_characters(self) -> int:
-        """Length of the whole characters so far."""
+        """Number of complete characters so far."""
         return self._characters
 
     def add(self, num_characters: int, *, unfinished: bool = False) -> None:
-        """One more token, with which so many characters became whole and, if ``unfinished``, another one began."""
+        """Add a token that completes ``num_characters`` and, if ``unfinished``, starts another one."""
         self._characters += num_characters
         self._ends.append(2 * self._characters + unfinished)
 
     def characters_after(self, num_tokens: int) -> int | None:
-        """How many characters are whole after the first ``num_tokens``; None: there are fewer tokens."""
+        """How many characters are complete after the first ``num_tokens`` tokens; None: there are fewer tokens."""
         if num_tokens > len(self._ends):
             return None
         return self._ends[num_tokens - 1] // 2 if num_tokens else 0
 
     def tokens_until(self, num_characters: int) -> int:
-        """How many tokens it takes for that many characters to be whole; all if there are fewer."""
+        """How many tokens it takes to complete ``num_characters``; all tokens if there are fewer characters."""
         return min(bisect_left(self._ends, 2 * num_characters) + 1, len(self._ends))
 
     def tokens_within(self, spans: Iterable[Span], length: int) -> int:
-        """How many tokens have a part in the ``spans``; those that have not ended end at ``length``."""
+        """How many tokens overlap the ``spans``; a span that has not ended ends at ``length``."""
         counted = total = 0
         for span in spans:
             first, last = self._touching(span.begin, length if span.end is None else span.end)

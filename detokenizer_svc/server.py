@@ -1,4 +1,4 @@
-"""The detokenizer as a service: what it loads, serves and gives back."""
+"""The detokenizer as a service: loading, serving, shutdown."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class DetokenizerService:
         await self._servicer.sessions.drain()
 
     async def stop(self) -> None:
-        """There is nothing to give back."""
+        """Nothing to release."""
 
 
 def load_vocabulary(source: str) -> Vocabulary:

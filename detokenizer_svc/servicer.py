@@ -1,4 +1,4 @@
-"""Protobuf in, protobuf out: the detokenizer's side of detokenizer.proto."""
+"""The gRPC service of detokenizer.proto."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from svclib.status import unary
 FormatCall: TypeAlias = Call[pb.FormatRequest, pb.FormatInput, pb.FormatEvent]
 
 BATCH_TOKENS: Final = 512
-"""So many tokens are formatted at once; then other choices have their turn."""
+"""Maximum tokens formatted before other choices run."""
 
 _STATES: Final = {
     common_pb2.REASONING_STATE_UNSPECIFIED: ReasoningState.UNDECIDED,
@@ -39,7 +39,7 @@ class BrokenContract(Exception):
 
 
 class DetokenizerServicer(pb_grpc.DetokenizerServicer):
-    """Formats choices with one shared vocabulary, which ``use`` sets before the first call."""
+    """Serves one vocabulary, which ``use`` sets before the first call."""
 
     def __init__(self, metrics: DetokenizerMetrics) -> None:
         self.sessions = SessionServer(self._format, pb.DetokenizerServerFrame)
@@ -48,7 +48,7 @@ class DetokenizerServicer(pb_grpc.DetokenizerServicer):
         metrics.watch_running(lambda: self.sessions.num_open)
 
     def use(self, vocabulary: Vocabulary) -> None:
-        """Format with this vocabulary from now on."""
+        """Serve this vocabulary from now on."""
         self._vocabulary = vocabulary
 
     async def Session(self, frames: AsyncIterator[Any], _context: Any) -> AsyncIterator[Any]:
@@ -62,6 +62,7 @@ class DetokenizerServicer(pb_grpc.DetokenizerServicer):
             tool_parsers=sorted(TOOL_PARSERS),
             reasoning_parsers=sorted(REASONING_PARSERS),
             call_syntaxes=[self._call_syntax(name, syntax) for name, syntax in CALL_SYNTAXES.items()],
+            vocabulary_hash=self._vocabulary.hash,
         )
 
     def _call_syntax(self, parser: str, syntax: CallSyntax) -> pb.CallSyntax:
@@ -74,7 +75,7 @@ class DetokenizerServicer(pb_grpc.DetokenizerServicer):
         return pb.CallSyntax(tool_parser=parser, **texts, special_token_ids=special)
 
     async def _format(self, call: FormatCall) -> None:
-        """One choice, from its first token to its ending."""
+        """Formats one choice, from its first token to its end."""
         formatter = Formatter(self._vocabulary, _spec(call.request))
         try:
             async for message in call:
@@ -88,7 +89,7 @@ class DetokenizerServicer(pb_grpc.DetokenizerServicer):
                 self._metrics.parse_failures.labels(call.request.tool_parser).inc(formatter.num_parse_failures)
 
     def _step(self, formatter: Formatter, batch: _Batch, call: FormatCall) -> bool:
-        """Format some tokens; whether they were the last."""
+        """Format a batch of tokens. Returns whether the choice has ended."""
         formatted = formatter.feed(batch.token_ids, batch.end)
         self._metrics.tokens.inc(formatted.num_tokens)
         event = _event(formatted)
@@ -110,7 +111,7 @@ class DetokenizerServicer(pb_grpc.DetokenizerServicer):
         )
 
     def _alternative(self, token_id: int, logprob: float) -> pb.TokenAlternative:
-        """Models have more logits than tokens, so an alternative may be outside the vocabulary; it is no text."""
+        """An alternative outside the vocabulary has no text; models often have more logits than tokens."""
         if token_id >= len(self._vocabulary):
             return pb.TokenAlternative(logprob=logprob)
         return pb.TokenAlternative(
@@ -121,7 +122,7 @@ class DetokenizerServicer(pb_grpc.DetokenizerServicer):
 
 
 class _Batch(NamedTuple):
-    """Some of the tokens of a message, from number ``start`` on; ``logprobs`` are those of the whole message."""
+    """Some of a message's tokens, from index ``start`` on; ``logprobs`` are those of the whole message."""
 
     token_ids: Sequence[int]
     start: int
@@ -131,11 +132,11 @@ class _Batch(NamedTuple):
 
 
 def _batches(message: pb.FormatInput) -> Iterator[_Batch]:
-    """A message in portions. Raises ``BrokenContract``."""
+    """A message in batches. Raises ``BrokenContract``."""
     token_ids = list(message.token_ids)
     logprobs = message.output_logprobs if message.HasField("output_logprobs") else None
     if logprobs and not len(logprobs.token_logprobs) == len(logprobs.top_logprobs) == len(token_ids):
-        raise BrokenContract("there must be log probabilities for each token or for none")
+        raise BrokenContract("output_logprobs must have one entry for each token in token_ids")
     end = _end(message)
     for start in range(0, max(len(token_ids), 1), BATCH_TOKENS):
         more = start + BATCH_TOKENS < len(token_ids)
@@ -147,9 +148,9 @@ def _end(message: pb.FormatInput) -> EngineEnd | None:
     if not reason:
         return None
     if reason not in ("stop", "length"):
-        raise BrokenContract(f"an engine does not finish for {reason!r}")
+        raise BrokenContract(f"finish_reason must be 'stop' or 'length', not {reason!r}")
     if message.ended_by_token and not message.token_ids:
-        raise BrokenContract("a choice cannot end by a token without one")
+        raise BrokenContract("ended_by_token requires at least one token in token_ids")
     return EngineEnd(cast(FinishReason, reason), message.ended_by_token)
 
 
@@ -164,7 +165,7 @@ def _spec(request: pb.FormatRequest) -> FormatSpec:
         skip_special_tokens=request.skip_special_tokens if request.HasField("skip_special_tokens") else True,
         min_tokens=request.min_tokens,
         named_function=request.named_function,
-        calls_after_reasoning=request.calls_behind_thinking,
+        calls_after_reasoning=request.calls_after_reasoning,
     )
 
 

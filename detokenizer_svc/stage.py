@@ -1,4 +1,4 @@
-"""The steps that turn text into deltas, and the chain of them. To add one, see docs/adding-a-parser.md."""
+"""The stages that turn text into deltas, and the chain of stages. See docs/adding-a-parser.md to add one."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ FinishReason = Literal["stop", "length"]
 
 
 class ReasoningState(Enum):
-    """Where the output starts, seen from the thinking."""
+    """Whether the output starts inside reasoning."""
 
     UNDECIDED = auto()
-    """An opening tag at the start of the output begins thinking."""
+    """An opening tag at the start of the output begins reasoning."""
     OPEN = auto()
-    """The prompt opened the thinking: the output starts inside it."""
+    """The prompt ends inside reasoning: the output starts with reasoning."""
     CLOSED = auto()
-    """The thinking is over, or there is none: the output is content."""
+    """The prompt closed the reasoning, or there is none: the output starts with content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,51 +37,51 @@ class Tool:
 
 
 def new_call_id() -> str:
-    """A fresh id for a tool call."""
+    """A new random id for a tool call."""
     return f"call_{secrets.token_hex(12)}"
 
 
 @dataclass(frozen=True, slots=True)
 class ParserContext:
-    """What a parser is told about its choice."""
+    """What a parser knows about its choice."""
 
     reasoning_state: ReasoningState = ReasoningState.CLOSED
     tools: tuple[Tool, ...] = ()
-    in_thinking: bool = False
-    """What is read is thinking: a call counts only if it is whole and names a declared tool."""
+    in_reasoning: bool = False
+    """The parser reads reasoning: only complete calls of declared tools count."""
     new_call_id: Callable[[], str] = field(default=new_call_id)
 
 
 class Stage(ABC):
-    """One step of the chain, with the state of one choice.
+    """One stage of the chain, with the state of one choice.
 
-    A stage takes text as ``Content`` and gives items of any kind. It holds back only what it cannot judge yet, never
-    raises on what a model says, and gives everything back in ``finish``; what the text is cut into makes no difference
-    to the joined output.
+    A stage reads text as ``Content`` and returns items of any kind. It holds back only text that is still ambiguous,
+    never raises on model output, and returns everything held in ``finish``. The joined output does not depend on how
+    the text is cut.
     """
 
     markers: frozenset[str] = frozenset()
-    """Spellings that the stage wants to see although they are special tokens, which otherwise give no text."""
+    """Spellings of the special tokens that the stage receives as ``Marker``; other special tokens have no text."""
 
     num_failures: int = 0
-    """Pieces of output that were almost in the format, and so became content."""
+    """Number of malformed calls, which became content."""
 
     @property
-    def thinking(self) -> Sequence[Span]:
-        """Where the model was thinking, in characters of the text that has been fed."""
+    def reasoning_spans(self) -> Sequence[Span]:
+        """Where the reasoning is, in characters of the text that has been fed."""
         return ()
 
     @abstractmethod
     def feed(self, item: Item) -> Iterable[Item]:
-        """What is certain after one more item."""
+        """The items that are unambiguous after one more item."""
 
     @abstractmethod
     def finish(self, reason: FinishReason) -> Iterable[Item]:
-        """The rest, at the end of the output."""
+        """Everything held back, at the end of the output."""
 
 
 class TextStage(Stage):
-    """A stage whose format is spelled out: it reads its markers as text and leaves the other items alone."""
+    """A stage that reads its markers as text, and passes other items on unchanged."""
 
     @override
     def feed(self, item: Item) -> Iterable[Item]:
@@ -93,38 +93,38 @@ class TextStage(Stage):
 
     @abstractmethod
     def read(self, text: str) -> Iterable[Item]:
-        """What is certain after more text."""
+        """The items that are unambiguous after more text."""
 
 
 class Chain:
-    """Stages one after the other."""
+    """Stages in sequence."""
 
     def __init__(self, stages: Sequence[Stage]) -> None:
         self.stages = stages
 
     @property
     def markers(self) -> frozenset[str]:
-        """Special tokens that any of the stages wants to see."""
+        """Markers of all stages."""
         return frozenset().union(*(stage.markers for stage in self.stages))
 
     @property
-    def thinking(self) -> list[Span]:
-        """Where the model was thinking, in characters."""
-        return [span for stage in self.stages for span in stage.thinking]
+    def reasoning_spans(self) -> list[Span]:
+        """Where the reasoning is, in characters."""
+        return [span for stage in self.stages for span in stage.reasoning_spans]
 
     @property
     def num_failures(self) -> int:
-        """Over all stages."""
+        """Sum over all stages."""
         return sum(stage.num_failures for stage in self.stages)
 
     def feed(self, items: list[Item]) -> list[Item]:
-        """Lead items through all stages."""
+        """Pass items through all stages."""
         for stage in self.stages:
             items = _through(stage, items)
         return items
 
     def finish(self, items: list[Item], reason: FinishReason) -> list[Item]:
-        """Lead the last items through all stages, and what each stage gives back at its end through those after it."""
+        """Pass the last items through all stages, and what each stage held back through the stages after it."""
         for stage in self.stages:
             items = [*_through(stage, items), *stage.finish(reason)]
         return items

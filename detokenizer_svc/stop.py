@@ -1,10 +1,10 @@
-"""Stop strings: found over characters, however the text is cut, in linear time.
+"""Matches stop strings by characters, however the text is cut, in linear time.
 
 Aho, Corasick: Efficient string matching, 1975. The state after each character is the longest suffix of the text that
-is a prefix of a stop string, which is also exactly what must be held back.
+is a prefix of a stop string, which is also exactly the text to hold back.
 
-A special token is one sign here, whatever its spelling, so that a stop string is found in it only as a whole. A stop
-string that spells one is sought both ways: with the token, and with the same letters in the text.
+A special token is one placeholder character here, so that a stop string matches it only as a whole. A stop string that
+contains the spelling of a special token matches both the token and the same letters in the text.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ MAX_STOP_LENGTH: Final = 1024
 
 
 def check_stop_strings(stop: Sequence[str]) -> None:
-    """Raises ``InvalidRequest`` for strings that no output can be searched for."""
+    """Raises ``InvalidRequest`` for too many stop strings, and for empty or too long ones."""
     if len(stop) > MAX_STOP_STRINGS:
-        raise InvalidRequest(f"at most {MAX_STOP_STRINGS} stop strings are possible", param="stop")
+        raise InvalidRequest(f"stop must have at most {MAX_STOP_STRINGS} strings", param="stop")
     if any(not 0 < len(string) <= MAX_STOP_LENGTH for string in stop):
-        raise InvalidRequest(f"a stop string has 1 to {MAX_STOP_LENGTH} characters", param="stop")
+        raise InvalidRequest(f"each stop string must have 1 to {MAX_STOP_LENGTH} characters", param="stop")
 
 
 class _Automaton:
-    """The prefixes of the stop strings as states; 0 is the empty one. Does not change once it is built."""
+    """States are the prefixes of the stop strings; 0 is the empty prefix. Immutable once built."""
 
     def __init__(self, stop: Sequence[str]) -> None:
         self.next: list[dict[str, int]] = [{}]
         self.fallback = [0]
-        """The longest other state that is a suffix of the state."""
+        """By state: the longest other state that is its suffix."""
         self.length = [0]
         self.found: list[int | None] = [None]
-        """The stop string that ends here; of several the first in the list."""
+        """By state: the stop string that ends there; of several, the first in the list."""
         for number, string in enumerate(stop):
             self._add(string, number)
         self._link()
@@ -56,7 +56,7 @@ class _Automaton:
             self.found[state] = number
 
     def _link(self) -> None:
-        """Set fallbacks, shorter states first."""
+        """Set the fallbacks, shorter states first."""
         for state in sorted(range(len(self.next)), key=self.length.__getitem__):
             for character, target in self.next[state].items():
                 self.fallback[target] = self.step(self.fallback[state], character) if state else 0
@@ -72,52 +72,54 @@ class _Automaton:
 
 @lru_cache(maxsize=8)
 def _automaton_of(stop: tuple[str, ...]) -> _Automaton:
-    """Shared by the choices of a request, of which each would take milliseconds to build its own."""
+    """Cached for the choices of a request, because building one takes milliseconds."""
     return _Automaton(stop)
 
 
 class StopMatcher:
-    """Text in, text out up to the stop string that is complete first; of those that end together, the first listed.
+    """Text in, text out up to the stop string that is complete first; if several end together, the first in the list.
 
-    ``special``: spellings of special tokens that may come, by ``feed_special``. In what is given back each is the sign
-    that ``signs`` has for it: a lone surrogate, which no decoded text holds.
+    ``special``: spellings of the special tokens that ``feed_special`` accepts. In the returned text, each is its
+    character in ``placeholders``: a lone surrogate, which decoded text never contains.
     """
 
     def __init__(self, stop: Sequence[str], special: Iterable[str] = ()) -> None:
         self.matched: str | None = None
         self.num_characters = 0
-        """How much of the text has been read; once something matched, up to the end of the match."""
-        self.signs = dict(zip(sorted(special, key=len, reverse=True), map(chr, range(0xD800, 0xE000)), strict=False))
+        """Number of characters read; after a match, up to its end."""
+        self.placeholders = dict(
+            zip(sorted(special, key=len, reverse=True), map(chr, range(0xD800, 0xE000)), strict=False)
+        )
         self._stop = stop
-        self._patterns, self._numbers = _patterns(stop, self.signs)
+        self._patterns, self._numbers = _patterns(stop, self.placeholders)
         self._automaton = _automaton_of(self._patterns)
         self._first = re.compile("[" + "".join(re.escape(pattern[0]) for pattern in self._patterns) + "]")
         self._state = 0
         self._held = ""
 
-    def feed(self, text: str, *, armed_from: int = 0) -> str:
-        """What can be handed on. A match that is complete within the first ``armed_from`` characters does not count."""
-        return self._feed(text, armed_from - self.num_characters, 1)
+    def feed(self, text: str, *, min_characters: int = 0) -> str:
+        """The text that is not held back. A match that ends within the first ``min_characters`` is ignored."""
+        return self._feed(text, min_characters - self.num_characters, 1)
 
-    def feed_special(self, spelling: str, *, armed_from: int = 0) -> str:
-        """The same for a special token, which is as long as its ``spelling``."""
-        return self._feed(self.signs[spelling], armed_from - self.num_characters, len(spelling))
+    def feed_special(self, spelling: str, *, min_characters: int = 0) -> str:
+        """The same for a special token; its length is that of its ``spelling``."""
+        return self._feed(self.placeholders[spelling], min_characters - self.num_characters, len(spelling))
 
     def interrupt(self, num_characters: int = 0) -> str:
-        """Give back what is held: something follows, ``num_characters`` long, that is no part of a stop string."""
+        """Release the held text, because ``num_characters`` follow that no stop string can contain."""
         self.num_characters += num_characters
         self._state = 0
         return self._release(self._held, 0)
 
-    def _feed(self, text: str, armed_from: int, width: int) -> str:
-        """Read characters that are each ``width`` long; matches count after ``armed_from`` from here."""
+    def _feed(self, text: str, min_characters: int, width: int) -> str:
+        """Read characters of length ``width``; matches that end within ``min_characters`` from here are ignored."""
         automaton = self._automaton
         at = self._next(text, 0)
         while at < len(text):
             self._state = automaton.step(self._state, text[at])
             at += 1
             number = automaton.found[self._state]
-            if number is not None and at * width > armed_from:
+            if number is not None and at * width > min_characters:
                 self.num_characters += at * width
                 return self._match(number, text[:at])
             at = self._next(text, at)
@@ -125,7 +127,7 @@ class StopMatcher:
         return self._release(self._held + text, automaton.length[self._state])
 
     def _next(self, text: str, at: int) -> int:
-        """Where reading must go on: outside of any prefix, only the first character of a stop string matters."""
+        """Index of the next relevant character: in state 0, the first character of a stop string."""
         if self._state:
             return at
         found = self._first.search(text, at)
@@ -141,17 +143,17 @@ class StopMatcher:
         return text[:cut]
 
 
-def _patterns(stop: Sequence[str], signs: Mapping[str, str]) -> tuple[tuple[str, ...], list[int]]:
-    """What is sought, and of which stop string each is a way to write it; in the order of the stop strings."""
-    ways = [
+def _patterns(stop: Sequence[str], placeholders: Mapping[str, str]) -> tuple[tuple[str, ...], list[int]]:
+    """The patterns to match, and the index of the stop string of each; in the order of the stop strings."""
+    patterns = [
         (string, number)
         for number, plain in enumerate(stop)
-        for string in dict.fromkeys((plain, _with_signs(plain, signs)))
+        for string in dict.fromkeys((plain, _with_placeholders(plain, placeholders)))
     ]
-    return tuple(string for string, _ in ways), [number for _, number in ways]
+    return tuple(string for string, _ in patterns), [number for _, number in patterns]
 
 
-def _with_signs(text: str, signs: Mapping[str, str]) -> str:
-    if not signs:
+def _with_placeholders(text: str, placeholders: Mapping[str, str]) -> str:
+    if not placeholders:
         return text
-    return re.sub("|".join(map(re.escape, signs)), lambda match: signs[match.group()], text)
+    return re.sub("|".join(map(re.escape, placeholders)), lambda match: placeholders[match.group()], text)

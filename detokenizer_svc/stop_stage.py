@@ -1,4 +1,4 @@
-"""Stop strings in the answer: sought in what a reasoning parser leaves, as the model wrote it, calls included."""
+"""Stop strings: matched in the text after reasoning, including tool calls, as the model wrote it."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ from detokenizer_svc.positions import Span
 from detokenizer_svc.stage import FinishReason, Stage
 from detokenizer_svc.stop import StopMatcher
 
-_SIGN: Final = re.compile("([\ud800-\udfff])")
+_PLACEHOLDER: Final = re.compile("([\ud800-\udfff])")
 
 
 class StopStage(Stage):
-    """A reasoning parser, if there is one, and the stop strings after it.
+    """A reasoning parser, if there is one, with stop strings after it.
 
-    It hands on what stands before a stop string; from there on, nothing. ``special`` are the special tokens
-    that may be part of one. ``armed_from`` tells how many characters of the output complete none.
+    It passes on the text before the first stop string, and nothing from there on. ``special`` are the special tokens
+    that occur in stop strings. A stop string that ends within the first ``min_characters()`` characters is ignored.
 
-    Places are counted in the text that is fed. So what the parser hands on as ``Content`` and ``Marker`` while it
-    reads something must be the end of what it has read, which is so for text that is no longer thinking.
+    Positions are counted in the text that is fed. So the ``Content`` and ``Marker`` that the parser returns from one
+    ``feed`` must be the end of what it has read, which holds for text after reasoning.
     """
 
     def __init__(
-        self, inner: Stage | None, stop: Sequence[str], special: Collection[Marker], armed_from: Callable[[], int]
+        self, inner: Stage | None, stop: Sequence[str], special: Collection[Marker], min_characters: Callable[[], int]
     ) -> None:
         self._inner = inner
         self._matcher = StopMatcher(stop, [marker.spelling for marker in special])
-        self._special = {self._matcher.signs[marker.spelling]: marker for marker in special}
-        self._armed_from = armed_from
+        self._special = {self._matcher.placeholders[marker.spelling]: marker for marker in special}
+        self._min_characters = min_characters
         self._num_read = 0
         self.markers = inner.markers if inner else frozenset()
 
     @property
     def matched(self) -> str | None:
-        """The stop string that was found."""
+        """The stop string that matched."""
         return self._matcher.matched
 
     @property
     def num_characters(self) -> int:
-        """Where the stop string that was found ends, in characters of the text."""
+        """The end of the matched stop string, in characters of the text."""
         return self._matcher.num_characters
 
     @property
     @override
-    def thinking(self) -> Sequence[Span]:
-        return self._inner.thinking if self._inner else ()
+    def reasoning_spans(self) -> Sequence[Span]:
+        return self._inner.reasoning_spans if self._inner else ()
 
     @override
     def feed(self, item: Item) -> Iterable[Item]:
@@ -77,21 +77,21 @@ class StopStage(Stage):
 
     def _read(self, item: Item) -> list[Item]:
         if isinstance(item, Content):
-            return self._items(self._matcher.feed(item.text, armed_from=self._armed_from()))
-        if isinstance(item, Marker) and item.spelling in self._matcher.signs:
-            return self._items(self._matcher.feed_special(item.spelling, armed_from=self._armed_from()))
+            return self._items(self._matcher.feed(item.text, min_characters=self._min_characters()))
+        if isinstance(item, Marker) and item.spelling in self._matcher.placeholders:
+            return self._items(self._matcher.feed_special(item.spelling, min_characters=self._min_characters()))
         return [*self._items(self._matcher.interrupt(_length(item))), item]
 
     def _items(self, text: str) -> list[Item]:
-        """What the matcher hands on. Hidden special tokens end here."""
+        """The matcher's text as items. Hidden markers are dropped."""
         if not self._special:
             return [Content(text)] if text else []
-        items = [self._special.get(part) or Content(part) for part in _SIGN.split(text) if part]
+        items = [self._special.get(part) or Content(part) for part in _PLACEHOLDER.split(text) if part]
         return [item for item in items if not (isinstance(item, Marker) and item.hidden)]
 
 
 def _length(item: Item) -> int:
-    """Characters of the output."""
+    """Length in characters."""
     if isinstance(item, Marker):
         return len(item.spelling)
     return len(item.text) if isinstance(item, Content) else 0

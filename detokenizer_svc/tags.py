@@ -1,4 +1,4 @@
-"""Tags in text that comes in pieces. White space next to a tag belongs to it: it is dropped, once."""
+"""Finds tags in text that arrives in pieces. White space next to a tag belongs to the tag and is dropped, once."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _SPACE: Final = re.compile(f"[{WHITE_SPACE}]*")
 
 
 class Found(NamedTuple):
-    """One step of a search: the ``text`` that stands before any tag, then the first ``tag`` with the white ``space``
-    before it. ``end`` is where the search stopped: after the tag, or without one at the end of what was given."""
+    """Result of a search: the ``text`` before the first tag, the white ``space`` before the tag, and the ``tag``.
+    ``end`` is the index where the search stopped: after the tag, or at the end of the text if there is none."""
 
     text: str
     space: str
@@ -23,27 +23,27 @@ class Found(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _compile(tags: tuple[str, ...]) -> tuple[re.Pattern[str], frozenset[str]]:
-    """A pattern for the tags, and their true prefixes."""
+    """A pattern for the tags, and their proper prefixes."""
     prefixes = frozenset(tag[:length] for tag in tags for length in range(1, len(tag)))
     return re.compile("|".join(map(re.escape, tags))), prefixes
 
 
 class TagSearch:
-    """Looks for the first of some tags. Holds back white space, and what can still become a tag."""
+    """Finds the first of several tags. Holds back white space, and text that may become a tag."""
 
     def __init__(self, *tags: str) -> None:
         self._pattern, self._prefixes = _compile(tags)
         self._first = frozenset(tag[0] for tag in tags)
         self._longest_prefix = max(map(len, tags)) - 1
         self._space: list[str] = []
-        self._begun = ""
+        self._partial_tag = ""
         self._skipping = False
 
     def feed(self, text: str, start: int = 0) -> Found:
-        """Search on, from ``start`` of a new piece of text."""
-        end, begun = len(text), self._begun
-        if begun:
-            text, start, self._begun = begun + text[start:], 0, ""
+        """Continue the search in a new piece of text, from index ``start``."""
+        end, partial = len(text), self._partial_tag
+        if partial:
+            text, start, self._partial_tag = partial + text[start:], 0, ""
         if self._skipping:
             start = _after_space(text, start)
             self._skipping = start == len(text)
@@ -51,25 +51,25 @@ class TagSearch:
             before = self._without_space(text[start : match.start()])
             return Found(before, self._take_space(), match.group(), end - len(text) + match.end())
         rest = text[start:]
-        self._begun = self._begun_tag(rest)
-        return Found(self._without_space(rest.removesuffix(self._begun)), "", None, end)
+        self._partial_tag = self._partial_tag_of(rest)
+        return Found(self._without_space(rest.removesuffix(self._partial_tag)), "", None, end)
 
     def skip_space(self) -> None:
-        """White space that comes next is dropped: a tag stands before it."""
+        """Drop the white space that follows, because it is after a tag."""
         self._skipping = True
 
     def plain(self, text: str) -> str:
-        """Text that is known to hold no tag: what of it can be handed on. Only directly after a tag was found."""
+        """Pass text that contains no tag; returns what is not held back. Only directly after a tag was found."""
         self._skipping = False
         return self._without_space(text)
 
     def finish(self) -> str:
-        """What is held, which has not become a tag."""
-        begun, self._begun = self._begun, ""
-        return self._take_space() + begun
+        """The text held back, which did not become a tag."""
+        partial, self._partial_tag = self._partial_tag, ""
+        return self._take_space() + partial
 
-    def _begun_tag(self, text: str) -> str:
-        """The longest end of the text that is a true prefix of a tag."""
+    def _partial_tag_of(self, text: str) -> str:
+        """The longest suffix of the text that is a proper prefix of a tag."""
         end = text[-self._longest_prefix :]
         if not self._first.isdisjoint(end):
             for start in range(len(end)):
@@ -78,7 +78,7 @@ class TagSearch:
         return ""
 
     def _without_space(self, text: str) -> str:
-        """The text up to its last white space, which is held; what was held before comes first."""
+        """The text without its trailing white space, which is held; white space held before comes first."""
         solid = text.rstrip(WHITE_SPACE)
         before = self._take_space() if solid else ""
         if len(solid) < len(text):

@@ -1,6 +1,6 @@
-"""Does to a text, as it comes piece by piece, what a tokenizer's decoder does to the whole of it.
+"""Applies the text steps of a tokenizer's decoder incrementally.
 
-Joined, the pieces are what the steps make of the whole text at once; only what a later piece can still change is held.
+The joined output equals the steps applied to the whole text at once; only text that a later piece can change is held.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ class _Step(Protocol):
 
 
 class TextSteps:
-    """Some steps, one after the other. ``at_start``: the text is not the continuation of another one."""
+    """Steps in sequence. ``at_start``: the text does not continue another one."""
 
     def __init__(self, steps: Sequence[TextStep], *, at_start: bool) -> None:
-        self._steps = [_running(step, at_start=at_start) for step in steps]
+        self._steps = [_incremental(step, at_start=at_start) for step in steps]
 
     def feed(self, text: str) -> str:
-        """The text that is certain now."""
+        """The text that no later piece can change."""
         for step in self._steps:
             text = step.feed(text)
         return text
 
     def finish(self) -> str:
-        """What was held."""
+        """The text held back."""
         text = ""
         for step in self._steps:
             text = step.feed(text) + step.finish()
@@ -38,7 +38,7 @@ class TextSteps:
 
 
 class _Replacing:
-    """Holds what may be the start of the pattern."""
+    """Replaces a pattern. Holds back what may be the start of the pattern."""
 
     def __init__(self, step: ReplaceText) -> None:
         self._step = step
@@ -46,7 +46,7 @@ class _Replacing:
 
     def feed(self, text: str) -> str:
         *before, rest = (self._held + text).split(self._step.pattern)
-        kept = _begun(rest, self._step.pattern)
+        kept = _partial_length(rest, self._step.pattern)
         self._held = rest[len(rest) - kept :]
         return self._step.content.join([*before, rest[: len(rest) - kept]])
 
@@ -56,7 +56,7 @@ class _Replacing:
 
 
 class _Stripping:
-    """Holds what may be cut off: the first characters until others come, and the last ones."""
+    """Strips characters at both ends. Holds back what may be the end of the text."""
 
     def __init__(self, step: StripText, *, at_start: bool) -> None:
         self._step = step
@@ -81,11 +81,11 @@ class _Stripping:
         return rest
 
 
-def _running(step: TextStep, *, at_start: bool) -> _Step:
+def _incremental(step: TextStep, *, at_start: bool) -> _Step:
     return _Replacing(step) if isinstance(step, ReplaceText) else _Stripping(step, at_start=at_start)
 
 
-def _begun(text: str, pattern: str) -> int:
-    """Length of the longest end of ``text`` that begins ``pattern`` without being all of it."""
+def _partial_length(text: str, pattern: str) -> int:
+    """Length of the longest suffix of ``text`` that is a proper prefix of ``pattern``."""
     longest = min(len(text), len(pattern) - 1)
     return next((size for size in range(longest, 0, -1) if text.endswith(pattern[:size])), 0)

@@ -1,34 +1,37 @@
-"""What each token id stands for: its bytes, and whether it is a special token. Knows no file formats."""
+"""The bytes of each token id, and which tokens are special. Independent of file formats."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Self
 
 from modelfiles.decoder_steps import TextStep
 from modelfiles.token_table import TokenTable
+from modelfiles.vocabulary_hash import UNKNOWN
 
 
 class UnknownToken(Exception):
-    """A token id outside the vocabulary: model and vocabulary do not belong together."""
+    """A token id outside the vocabulary: model and vocabulary do not match."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """An immutable table, shared by all choices."""
+    """Immutable, shared by all choices."""
 
     bytes_by_id: tuple[bytes, ...]
     """Bytes of each token, special tokens spelled out; empty for ids that no token has."""
     text_by_id: tuple[bytes, ...]
-    """The same, with nothing for special tokens."""
+    """The same, but empty for special tokens."""
     special: Mapping[int, str]
     """Spelling of each special token."""
     first: Mapping[int, bytes] = field(default_factory=dict)
-    """Bytes of those tokens that are others where they begin a text."""
+    """Bytes of the tokens that have different bytes at the start of a text."""
     text_steps: tuple[TextStep, ...] = ()
-    """What is done to the text of all tokens together."""
+    """Decoder steps that apply to the text of all tokens together."""
+    hash: str = UNKNOWN
+    """See ``modelfiles.vocabulary_hash``."""
 
     @classmethod
     def of(
@@ -38,7 +41,7 @@ class Vocabulary:
         first: Mapping[int, bytes] | None = None,
         text_steps: tuple[TextStep, ...] = (),
     ) -> Self:
-        """A table of the ``tokens``, of which those with an id in ``special`` are special."""
+        """From the bytes of ``tokens``; those with an id in ``special`` are special."""
         size = max(tokens, default=-1) + 1
         spelled = [tokens.get(token_id, b"") for token_id in range(size)]
         text = list(spelled)
@@ -51,25 +54,26 @@ class Vocabulary:
 
     @classmethod
     def of_table(cls, table: TokenTable) -> Self:
-        """Of the tokens that a model's files hold."""
-        return cls.of(
+        """From the tokens in a model's files."""
+        vocabulary = cls.of(
             dict(enumerate(table.spelled)), special=table.special, first=table.first, text_steps=table.text_steps
         )
+        return replace(vocabulary, hash=table.vocabulary_hash())
 
     def __len__(self) -> int:
-        """Number of token ids; every id is below it."""
+        """Number of token ids; every token id is smaller."""
         return len(self.bytes_by_id)
 
     def special_ids(self, spellings: Collection[str]) -> dict[int, str]:
-        """Those special tokens that are spelled as one of ``spellings``."""
+        """The special tokens whose spelling is in ``spellings``."""
         return {token_id: spelling for token_id, spelling in self.special.items() if spelling in spellings}
 
     def special_within(self, texts: Collection[str]) -> set[str]:
-        """Spellings of special tokens that stand in one of the ``texts``."""
+        """Spellings of the special tokens that occur in one of the ``texts``."""
         return {spelling for spelling in self.special.values() if spelling and any(spelling in text for text in texts)}
 
     def text_of(self, token_id: int) -> str:
-        """A token alone as text: U+FFFD for bytes that are no character, special tokens spelled out."""
+        """A single token as text: U+FFFD for invalid UTF-8, special tokens as they are spelled."""
         return self.look_up(self.bytes_by_id, token_id).decode("utf-8", "replace")
 
     @staticmethod

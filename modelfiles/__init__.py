@@ -1,1 +1,1 @@
-"""What a model's files say. Any service may import this; it imports none, and no torch. Heavy imports are lazy."""
+"""Reads a model's files. Any service may import it; it imports no service and no torch. Heavy imports are lazy."""

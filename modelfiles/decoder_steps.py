@@ -1,8 +1,7 @@
-"""What the ``decoder`` of a ``tokenizer.json`` does, cut into what it does to each token and what to the whole text.
+"""The steps of the ``decoder`` in a ``tokenizer.json``: those for each token, and those for the whole text.
 
-Format: https://github.com/huggingface/tokenizers/tree/main/tokenizers/src/decoders. Tokens can be prepared when they
-are loaded; the whole text is only known piece by piece, so only such steps are known here as can be done so. The
-others are refused by name.
+Format: https://github.com/huggingface/tokenizers/tree/main/tokenizers/src/decoders. Steps for tokens run once, when
+tokens are loaded; steps for the text run incrementally. Steps that cannot run incrementally are refused by name.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ WORD_STEPS: Final = ("Replace", "Strip", "Metaspace", "ByteFallback", "Fuse")
 
 @dataclass(frozen=True, slots=True)
 class ReplaceText:
-    """Every ``pattern``, from the left, becomes ``content``."""
+    """Replaces every ``pattern``, from the left, by ``content``."""
 
     pattern: str
     content: str
@@ -26,7 +25,7 @@ class ReplaceText:
 
 @dataclass(frozen=True, slots=True)
 class StripText:
-    """At most ``start`` and ``stop`` of the character ``content`` are cut off the start and the end."""
+    """Strips up to ``start`` and ``stop`` characters ``content`` from the start and the end."""
 
     content: str
     start: int
@@ -36,11 +35,11 @@ class StripText:
 TextStep = ReplaceText | StripText
 
 WordStep = Callable[[str, bool], str]
-"""A token, and whether it is the first of the text, to what is made of it."""
+"""A token, and whether it is the first of the text, to the decoded token."""
 
 
 def flattened(decoder: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The steps of a decoder in their order, those of sequences in sequences too."""
+    """The steps of a decoder, in order, with nested sequences flattened."""
     if decoder.get("type") == "Sequence":
         for step in decoder["decoders"]:
             yield from flattened(step)
@@ -49,17 +48,17 @@ def flattened(decoder: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def text_step(step: dict[str, Any]) -> TextStep:
-    """A step that is done to the whole text. Raises ``ModelFileError`` if it cannot be done piece by piece."""
+    """A step for the whole text. Raises ``ModelFileError`` if it cannot run incrementally."""
     match step:
         case {"type": "Replace", "pattern": {"String": str(pattern)}, "content": str(content)} if pattern:
             return ReplaceText(pattern, content)
         case {"type": "Strip", "content": str(content), "start": int(start), "stop": int(stop)}:
             return StripText(content, start, stop)
-    raise ModelFileError(f"a tokenizer with the decoder step {named(step)} on the whole text is not supported")
+    raise ModelFileError(f"unsupported decoder step {named(step)} on the whole text")
 
 
 def word_step(step: dict[str, Any]) -> WordStep:
-    """A step that is done to each token. Raises ``ModelFileError`` if it is not known."""
+    """A step for each token. Raises ``ModelFileError`` if it is not supported."""
     match step:
         case {"type": "Replace", "pattern": {"String": str(pattern)}, "content": str(content)} if pattern:
             return lambda token, _: token.replace(pattern, content)
@@ -69,11 +68,11 @@ def word_step(step: dict[str, Any]) -> WordStep:
             return lambda token, _: stripped(token, StripText(content, start, stop))
         case {"type": "Metaspace"}:
             return _metaspace(step)
-    raise ModelFileError(f"a tokenizer with the decoder step {named(step)} is not supported")
+    raise ModelFileError(f"unsupported decoder step {named(step)}")
 
 
 def stripped(text: str, step: StripText) -> str:
-    """A text with ``step`` done to it."""
+    """A text after ``step``."""
     begin = len(text) - len(text[: step.start].lstrip(step.content)) - len(text[step.start :])
     end = len(text)
     while end > begin and len(text) - end < step.stop and text[end - 1] == step.content:
@@ -82,7 +81,7 @@ def stripped(text: str, step: StripText) -> str:
 
 
 def named(step: dict[str, Any]) -> str:
-    """A step as a person knows it."""
+    """The name of a step in errors."""
     pattern = step.get("pattern")
     return f"{step.get('type')!r}" + (f" of {pattern}" if pattern is not None else "")
 
@@ -94,7 +93,7 @@ def _metaspace(step: dict[str, Any]) -> WordStep:
 
 
 def _replace_regex(pattern: str, content: str) -> WordStep:
-    """The tokenizers library's own, as its regular expressions are not Python's."""
+    """Uses the tokenizers library, because its regular expressions differ from Python's."""
     from tokenizers import Regex, decoders
 
     replace = decoders.Replace(Regex(pattern), content)

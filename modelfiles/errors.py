@@ -1,7 +1,7 @@
-"""What is wrong with a file of a model."""
+"""Errors in a model's files."""
 
 from __future__ import annotations
 
 
 class ModelFileError(Exception):
-    """The file is missing, damaged or not supported; the message says why, for the person who starts a service."""
+    """The file is missing, damaged or not supported; the message says why, for the operator."""

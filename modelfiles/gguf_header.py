@@ -1,4 +1,4 @@
-"""The header of a GGUF file: metadata, and where each tensor is. Knows nothing of what tensors are for."""
+"""The header of a GGUF file: metadata, and the place of each tensor."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class TensorInfo:
 
 @dataclass(frozen=True, slots=True)
 class GgufHeader:
-    """``metadata`` holds every value but lists of strings, which only a vocabulary has."""
+    """``metadata`` has all values except lists of strings, which only vocabularies need."""
 
     metadata: dict[str, Any]
     tensors: tuple[TensorInfo, ...]
 
 
 def read_header(path: Path) -> GgufHeader:
-    """Raises ``ModelFileError`` if the file is not a GGUF file of a known version, or ends too early."""
+    """Raises ``ModelFileError`` if the file is not a GGUF file of a supported version, or is truncated."""
     with open_gguf(path) as reader:
         metadata: dict[str, Any] = reader.metadata(lambda _: True, lists_of_strings=False)
         infos = [_tensor_info(reader) for _ in range(reader.num_tensors)]
@@ -73,4 +73,4 @@ def _aligned(at: int, alignment: object) -> int:
 def _check_end(tensors: tuple[TensorInfo, ...], size: int) -> None:
     for tensor in tensors:
         if tensor.offset + tensor.num_rows * tensor.row_bytes > size:
-            raise GgufError(f"it ends before {tensor.name} does")
+            raise GgufError(f"it is truncated: {tensor.name} is incomplete")

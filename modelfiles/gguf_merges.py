@@ -1,4 +1,4 @@
-"""The merges of a BPE vocabulary in a GGUF file: as it lists them, or as the scores of its tokens imply them."""
+"""The merges of a BPE vocabulary in a GGUF file: listed in the file, or derived from the scores of the tokens."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from modelfiles.errors import ModelFileError
 
 
 def merges_of(listed: Sequence[str]) -> list[tuple[str, str]]:
-    """From ``tokenizer.ggml.merges``: pairs with a space between them, which may also begin the first.
+    """From ``tokenizer.ggml.merges``: pairs joined by a space; the first token may itself start with a space.
 
     Raises ``ModelFileError``.
     """
@@ -16,15 +16,15 @@ def merges_of(listed: Sequence[str]) -> list[tuple[str, str]]:
     for number, merge in enumerate(listed):
         left, found, right = merge[:1] + merge[1:].partition(" ")[0], " " in merge[1:], merge[1:].partition(" ")[2]
         if not found or not right:
-            raise ModelFileError(f"tokenizer.ggml.merges[{number}] is {merge[:100]!r}, which is no pair")
+            raise ModelFileError(f"tokenizer.ggml.merges[{number}] is {merge[:100]!r}, not a pair")
         merges.append((left, right))
     return merges
 
 
 def merges_by_score(ids: Mapping[str, int], scores: Sequence[float]) -> list[tuple[str, str]]:
-    """All ways to put a token together of two others, the tokens with the best score first.
+    """All pairs of tokens that form a third token, the token with the best score first.
 
-    That is the order in which sentencepiece merges; of the ways to one token, the shorter first part comes first.
+    This is the merge order of sentencepiece; of several pairs for one token, the shortest first part comes first.
     """
     ranked = sorted(ids, key=lambda token: (-scores[ids[token]], ids[token]))
     return [

@@ -1,7 +1,7 @@
-"""Reads the metadata of a GGUF file in milliseconds, without looking at a tensor.
+"""Reads the metadata of a GGUF file in milliseconds, without reading tensors.
 
-The reader of the ``gguf`` package makes an array object of every string in the file, which takes seconds for a
-vocabulary. Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, versions 2 and 3, little-endian.
+The reader of the ``gguf`` package creates an array for every string in the file, which takes seconds for a vocabulary.
+Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, versions 2 and 3, little-endian.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _U64: Final = struct.Struct("<Q")
 
 
 class GgufError(ModelFileError):
-    """The file is no GGUF file, damaged, or of an unsupported version; the message says which."""
+    """The file is not a GGUF file, damaged, or of an unsupported version; the message says which."""
 
 
 def read_metadata(path: Path, keys: Collection[str], *, prefixes: tuple[str, ...] = ()) -> dict[str, Value]:
-    """The values of those ``keys`` that the file has, and of all keys that begin with one of ``prefixes``.
+    """The values of the ``keys`` that the file has, and of all keys that start with one of ``prefixes``.
 
-    Raises ``ModelFileError``, or ``OSError`` when the file cannot be opened.
+    Raises ``ModelFileError``, or ``OSError`` if the file cannot be opened.
     """
     wanted = frozenset(keys)
     with open_gguf(path) as reader:
@@ -46,7 +46,7 @@ def read_metadata(path: Path, keys: Collection[str], *, prefixes: tuple[str, ...
 
 @contextmanager
 def open_gguf(path: Path) -> Iterator[GgufReader]:
-    """A reader at the start of a file. What it finds damaged is raised as ``GgufError``."""
+    """A reader at the start of a file. Damage raises ``GgufError``."""
     check_not_pointer(path)
     with path.open("rb") as file:
         if path.stat().st_size < _SMALLEST or file.read(len(_MAGIC)) != _MAGIC:
@@ -57,31 +57,31 @@ def open_gguf(path: Path) -> Iterator[GgufReader]:
             except GgufError as error:
                 raise GgufError(f"{path} cannot be read: {error}") from None
             except (struct.error, OverflowError, ValueError, KeyError, RecursionError):
-                raise GgufError(f"{path} is damaged: its header does not follow the format") from None
+                raise GgufError(f"{path} is damaged: invalid GGUF header") from None
 
 
 class GgufReader:
-    """Reads a file from its begin: ``num_tensors`` first, then the metadata, then what follows it.
+    """Reads a file from its start: ``num_tensors``, then the metadata, then the data after it.
 
-    Methods raise ``struct.error``, ``ValueError`` and the like where the file does not follow the format.
+    Methods raise ``struct.error``, ``ValueError`` and similar errors if the file is damaged.
     """
 
     def __init__(self, data: mmap.mmap) -> None:
         self._data = data
         self.at = len(_MAGIC)
-        """Bytes that have been read."""
+        """Number of bytes read."""
         if (version := self.u32()) not in _VERSIONS:
-            raise GgufError(f"GGUF version {version} is not supported; versions 2 and 3 in little-endian order are")
+            raise GgufError(f"unsupported GGUF version {version}; supported: 2 and 3, little-endian")
         self.num_tensors = self.u64()
         self._num_values = self.u64()
 
     @property
     def size(self) -> int:
-        """Bytes of the file."""
+        """Size of the file in bytes."""
         return len(self._data)
 
     def metadata(self, is_wanted: Callable[[str], bool], *, lists_of_strings: bool = True) -> dict[str, Value]:
-        """The values of those keys that ``is_wanted`` accepts, without the lists of strings if those are not wanted."""
+        """The values of the keys that ``is_wanted`` accepts, optionally without lists of strings."""
         values: dict[str, Value] = {}
         for _ in range(self._num_values):
             key, kind = self.string(), self.u32()
@@ -154,4 +154,4 @@ class GgufReader:
 
     def _check_holds(self, size: int) -> None:
         if self.at + size > len(self._data):
-            raise ValueError("it ends in its header")
+            raise ValueError("truncated header")

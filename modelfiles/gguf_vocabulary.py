@@ -1,7 +1,8 @@
-"""The vocabulary in the metadata of a GGUF file: tokens, what kind each is, and which have names.
+"""The vocabulary in the metadata of a GGUF file: tokens, their kinds and their roles.
 
-Formats: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, and llama.cpp's llama-vocab.cpp for what a missing
-key means. Tokenizer, detokenizer and engine read vocabularies here, so that they agree on every token.
+Formats: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, and llama.cpp's llama-vocab.cpp for the
+defaults of missing keys. Tokenizer, detokenizer and engine all read vocabularies here, so that they agree on every
+token.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class TokenKind(IntEnum):
 
 SPECIAL_KINDS: Final = (TokenKind.UNKNOWN, TokenKind.CONTROL)
 ADDED_KINDS: Final = (*SPECIAL_KINDS, TokenKind.USER_DEFINED)
-"""Kinds that are found in a text before it is cut into words, and that are spelled as they are."""
+"""Kinds that are found in a text before pre-tokenization, and are spelled as they are."""
 
 _ROLES: Final = {
     "bos": "bos_token_id",
@@ -43,10 +44,10 @@ _ROLES: Final = {
     "pad": "padding_token_id",
 }
 _CONTROLLING: Final = ("bos", "eos", "eot", "eom")
-"""Roles that make a token a control token even where the file calls it normal."""
+"""Roles that make a token a control token even if the file calls it normal."""
 _ENDING: Final = ("eos", "eot", "eom")
 _ASSUMED: Final = {"llama": {"bos": 1, "eos": 2, "unk": 0}}
-"""What a file without ids means, by ``tokenizer.ggml.model``."""
+"""Default ids of a file without them, by ``tokenizer.ggml.model``."""
 
 VOCABULARY_KEYS: Final = frozenset(
     {"general.architecture", *(_PREFIX + key for key in ("model", "tokens", "token_type", *_ROLES.values()))}
@@ -55,23 +56,23 @@ VOCABULARY_KEYS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class GgufVocabulary:
-    """Tokens as they are written, and their kinds, both by id."""
+    """Spellings and kinds of the tokens, both by id."""
 
     model: str | None
-    """The kind of tokenizer."""
+    """``tokenizer.ggml.model``."""
     architecture: str
     tokens: tuple[str, ...]
     kinds: tuple[int, ...]
     roles: Mapping[str, int]
-    """Ids of bos, eos, eot, eom, unk and pad, as far as there are such tokens."""
+    """Ids of bos, eos, eot, eom, unk and pad, as far as the file has them."""
 
     @classmethod
     def of(cls, metadata: Mapping[str, Any]) -> Self:
-        """From metadata with the ``VOCABULARY_KEYS``. Raises ``ModelFileError`` when it holds no whole vocabulary."""
+        """From metadata with the ``VOCABULARY_KEYS``. Raises ``ModelFileError`` if the vocabulary is incomplete."""
         model = metadata.get(MODEL_KEY)
         written = metadata.get(_PREFIX + "tokens")
         if not isinstance(written, list):
-            raise ModelFileError("there are no tokenizer.ggml.tokens in it")
+            raise ModelFileError("tokenizer.ggml.tokens is missing")
         tokens = tuple(token or f"[EMPTY_{n}]" for n, token in enumerate(written))
         kinds = _kinds(metadata.get(_PREFIX + "token_type"), len(tokens))
         roles = _roles(metadata, model, kinds)
@@ -82,7 +83,7 @@ class GgufVocabulary:
 
     @property
     def turn_ends(self) -> tuple[int, ...]:
-        """Ids of the tokens that the file says end a turn."""
+        """Ids of the tokens that end a turn, by the file."""
         return tuple(dict.fromkeys(self.roles[role] for role in _ENDING if role in self.roles))
 
     def ids_of_kinds(self, kinds: tuple[int, ...]) -> list[int]:
@@ -90,13 +91,13 @@ class GgufVocabulary:
 
 
 def turn_ends_in_metadata(metadata: Mapping[str, Any]) -> tuple[int, ...]:
-    """The same of any metadata, whether or not there is a vocabulary in it."""
+    """The same from metadata that need not have a vocabulary."""
     keys = (_PREFIX + _ROLES[role] for role in _ENDING)
     return tuple(dict.fromkeys(metadata[key] for key in keys if key in metadata))
 
 
 def read_vocabulary(path: Path) -> GgufVocabulary:
-    """Raises ``ModelFileError``, or ``OSError`` when the file cannot be opened."""
+    """Raises ``ModelFileError``, or ``OSError`` if the file cannot be opened."""
     try:
         return GgufVocabulary.of(read_metadata(path, VOCABULARY_KEYS))
     except ModelFileError as error:

@@ -1,4 +1,4 @@
-"""Reads the small JSON files beside a model's weights."""
+"""Reads the JSON files beside a model's weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recognises Git LFS pointers: the few lines of text that stand for a large file in a clone made without ``git lfs``.
+"""Recognises Git LFS pointers: short text files in place of large files, in a clone made without ``git lfs``.
 
 Format: https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md
 """
@@ -16,7 +16,7 @@ _NAMES: Final = ("*.json", "*.jinja", "*.model", "*.safetensors", "*.gguf")
 
 
 def check_not_pointer(path: Path) -> None:
-    """Raises ``ModelFileError`` for a pointer; a file that cannot be read is left to whoever reads it."""
+    """Raises ``ModelFileError`` for a pointer; an unreadable file is left to its reader."""
     try:
         with path.open("rb") as file:
             begin = file.read(len(_FIRST_LINE))
@@ -27,7 +27,7 @@ def check_not_pointer(path: Path) -> None:
 
 
 def check_no_pointers(folder: Path, names: Iterable[str] = _NAMES) -> None:
-    """The same for the files of a folder whose names match. Raises ``ModelFileError`` naming the first pointer."""
+    """The same for the files of a folder that match ``names``. Raises ``ModelFileError`` naming the first pointer."""
     for name in names:
         for path in sorted(folder.glob(name)):
             check_not_pointer(path)

@@ -1,4 +1,4 @@
-"""Where a model's files are: in a folder, a .gguf file, or the Hugging Face hub. Knows nothing of what is in them."""
+"""Locates a model's files: a folder, a .gguf file, or the Hugging Face hub. Does not read them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HUB_FILES: Final = [
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
-    # How sentence-transformers uses the model.
+    # Pooling and limits of sentence-transformers.
     "modules.json",
     "sentence_bert_config.json",
     "*_Pooling/config.json",
@@ -25,9 +25,9 @@ _HUB_FILES: Final = [
 
 
 def locate(model: str) -> Path:
-    """The folder or .gguf file of ``model``: a path, or a Hugging Face id, which is downloaded if it is not cached.
+    """The folder or .gguf file of ``model``: a path, or a Hugging Face id, which is downloaded unless cached.
 
-    Raises ``ModelFileError`` if there is no such thing.
+    Raises ``ModelFileError`` if it does not exist.
     """
     path = Path(model).expanduser()
     if path.is_file() and path.suffix != ".gguf":
@@ -42,7 +42,7 @@ def locate(model: str) -> Path:
 
 
 def find_file(source: str, name: str) -> Path | None:
-    """One file of a folder or of a Hugging Face id, which is downloaded if it is not cached; None if there is none."""
+    """A file of a folder or of a Hugging Face id, which is downloaded unless cached; None if it does not exist."""
     try:
         return get_file(source, name)
     except ModelFileError:
@@ -50,7 +50,7 @@ def find_file(source: str, name: str) -> Path | None:
 
 
 def get_file(source: str, name: str) -> Path:
-    """The same for a file that must be there. Raises ``ModelFileError``."""
+    """The same for a required file. Raises ``ModelFileError`` if it does not exist."""
     folder = Path(source).expanduser()
     if not folder.is_dir():
         return _download_file(source, name)
@@ -60,14 +60,14 @@ def get_file(source: str, name: str) -> Path:
 
 
 def _inside(folder: Path) -> Path:
-    """The folder itself when it has a config.json, else the one .gguf file in it."""
+    """The folder itself if it has a config.json, else its only .gguf file."""
     if (folder / "config.json").is_file():
         return folder
     files = sorted(folder.glob("*.gguf"))
     if len(files) == 1:
         return files[0]
     found = ", ".join(file.name for file in files) or "none"
-    raise ModelFileError(f"{folder} has no config.json and not exactly one .gguf file (found: {found})")
+    raise ModelFileError(f"{folder} must have a config.json or exactly one .gguf file (found: {found})")
 
 
 def _download_file(repository: str, name: str) -> Path:
@@ -77,7 +77,7 @@ def _download_file(repository: str, name: str) -> Path:
     try:
         return Path(hf_hub_download(repository, name))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError) as error:
-        raise ModelFileError(f"cannot get {name} of {repository!r}: {error}") from error
+        raise ModelFileError(f"cannot download {name} of {repository!r}: {error}") from error
 
 
 def _download(model: str) -> Path:
@@ -85,7 +85,7 @@ def _download(model: str) -> Path:
 
     try:
         return Path(snapshot_download(model, allow_patterns=_HUB_FILES))
-    # The hub's client lets through errors of its own, of its HTTP library and of the operating system.
+    # The hub's client raises its own errors, those of its HTTP library and those of the operating system.
     except Exception as error:
         reason = str(error).partition("\n")[0]
-        raise ModelFileError(f"{model} is no local path and could not be downloaded: {reason}") from error
+        raise ModelFileError(f"{model} is not a local path and could not be downloaded: {reason}") from error

@@ -1,11 +1,11 @@
-r"""How byte-level vocabularies cut text into words before they merge bytes, by the names of ``tokenizer.ggml.pre``.
+r"""Pre-tokenizers of byte-level BPE vocabularies, by the names of ``tokenizer.ggml.pre``.
 
-A name stands for the pre-tokenizer of one family of ``tokenizer.json`` files, and for what else that family shares:
-whether text is normalised, whether a whole word that is a token is taken as it is, whether a prompt begins with BOS.
+A name stands for the pre-tokenizer of one family of ``tokenizer.json`` files, and for what else the family shares:
+NFC normalisation, whether merges are ignored for a word that is a token, whether a prompt starts with BOS.
 Names and patterns: ``llm_tokenizer_bpe`` and ``llama_vocab::impl::load`` in llama.cpp's llama-vocab.cpp, in the
-spelling of the original files, from which llama.cpp's regular expressions differ only by what its engine lacks. The
-patterns apply one after the other, each to the pieces that the one before has left. A file without a name is
-``default``. Not here, and refused: what llama.cpp does in code of its own (kimi-k2, afmoe, superbpe, whitespace).
+spelling of the original files; llama.cpp's regular expressions differ only where its engine lacks a feature. The
+patterns apply in sequence, each to the pieces that the one before has left. A file without a name is ``default``.
+Refused are the pre-tokenizers that llama.cpp implements in code (kimi-k2, afmoe, superbpe, whitespace).
 """
 
 from __future__ import annotations
@@ -23,16 +23,15 @@ class PreTokenizer:
     patterns: tuple[str, ...]
     ignore_merges: bool = False
     adds_bos: bool = False
-    """Unless the file says otherwise."""
+    """The default, if the file does not say."""
     nfc: bool = False
 
 
 def pre_tokenizer_of(name: str) -> PreTokenizer:
-    """Raises ``ModelFileError`` for a name that is not known."""
+    """Raises ``ModelFileError`` for an unsupported name."""
     if name not in PRE_TOKENIZERS:
         raise ModelFileError(
-            f"the pre-tokenizer {name!r} (tokenizer.ggml.pre) is not supported; "
-            f"supported are {', '.join(sorted(PRE_TOKENIZERS))}"
+            f"unsupported pre-tokenizer {name!r} (tokenizer.ggml.pre); supported: {', '.join(sorted(PRE_TOKENIZERS))}"
         )
     return PRE_TOKENIZERS[name]
 

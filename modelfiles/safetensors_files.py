@@ -1,4 +1,4 @@
-"""Which safetensors files of a Hugging Face folder hold a model's weights.
+"""The safetensors files of a Hugging Face folder.
 
 Format: https://huggingface.co/docs/transformers/big_models#sharded-checkpoints
 """
@@ -16,7 +16,7 @@ SINGLE_FILE: Final = "model.safetensors"
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The shards that the index lists, or the single file. Raises ``ModelFileError`` naming those that are missing."""
+    """The shards in the index, or the single file. Raises ``ModelFileError`` naming missing files."""
     index = folder / INDEX_FILE
     shards = read_json(index).get("weight_map", {}) if index.is_file() else {"": SINGLE_FILE}
     names = sorted(set(shards.values()))

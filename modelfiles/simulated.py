@@ -1,7 +1,7 @@
 """The simulated model's tokenizer and chat template.
 
 One token for each byte, then the control tokens. The template is ChatML with Hermes tool calls, as in Qwen3:
-``enable_thinking: false`` answers without thinking, ``thinking: true`` starts the answer inside it.
+``enable_thinking: false`` closes the reasoning in the prompt, ``thinking: true`` starts the output inside reasoning.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The special tokens that configurations name by role, and where those stand that ``tokenizer.json`` lacks.
+"""The special tokens that configurations name by role, and the ids of those that ``tokenizer.json`` lacks.
 
-transformers appends such tokens when it loads a tokenizer, and makes special what it adds
+transformers appends such tokens when it loads a tokenizer, and marks them as special
 (``PreTrainedTokenizerBase._from_pretrained`` and ``TokenizersBackend.__init__``).
 """
 
@@ -14,15 +14,15 @@ _EXTRA: Final = ("extra_special_tokens", "additional_special_tokens")
 
 
 def spelling_of_token(token: Any) -> str:
-    """A token of a configuration: a text, or an object with the text as its ``content``; empty for anything else."""
+    """A token in a configuration: a text, or an object with the text as ``content``; empty for anything else."""
     content = token.get("content") if isinstance(token, Mapping) else token
     return content if isinstance(content, str) else ""
 
 
 def named_tokens(config: Mapping[str, Any], special_tokens_map: Mapping[str, Any]) -> list[str]:
-    """Spellings of the tokens that ``tokenizer_config.json`` and ``special_tokens_map.json`` name, each once.
+    """Spellings of the tokens in ``tokenizer_config.json`` and ``special_tokens_map.json``, without duplicates.
 
-    The second file counts only where the first has no ``added_tokens_decoder``, and then has the last word.
+    The second file counts only if the first has no ``added_tokens_decoder``, and then overrides the first.
     """
     legacy = {} if "added_tokens_decoder" in config else special_tokens_map
     merged = {**config, **legacy, "extra": [*_extra(config), *_extra(legacy)]}
@@ -30,7 +30,7 @@ def named_tokens(config: Mapping[str, Any], special_tokens_map: Mapping[str, Any
 
 
 def named_ids(vocabulary: Mapping[int, str], added: Mapping[int, str], named: Sequence[str]) -> dict[int, str]:
-    """The ids of named tokens. Those that have none are appended: after the last added token, or the vocabulary."""
+    """Ids of named tokens. Those without an id are appended after the last added token, or after the vocabulary."""
     wanted = frozenset(named)
     ids = {token: token_id for tokens in (vocabulary, added) for token_id, token in tokens.items() if token in wanted}
     last, size = max(added, default=-1), len(vocabulary)

@@ -1,8 +1,8 @@
-"""How tokenizers write the bytes of their tokens.
+"""How tokenizers spell the bytes of their tokens.
 
 Formats: ``tokenizer.json`` of Hugging Face's tokenizers, the ``tokenizer.ggml`` metadata of GGUF. Tokens are spelled in
-GPT-2's byte alphabet (``bytes_to_unicode``), in sentencepiece's, with U+2581 for a space and ``<0x0A>`` for a byte, or
-in WordPiece's. Whoever reads a vocabulary, the one to say bytes as text and the other to mask them, reads it by these.
+GPT-2's byte alphabet (``bytes_to_unicode``), as in sentencepiece with U+2581 for a space and ``<0x0A>`` for a byte, or
+as in WordPiece. The detokenizer's text and the engine's grammar masks both use these spellings.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ _SPACE_MARK: Final = "\u2581"
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """How a file writes tokens: functions from what is written to the bytes it stands for."""
+    """How a file spells tokens: functions from spelling to bytes."""
 
     model_token: Callable[[str], bytes]
     added_token: Callable[[str], bytes]
     first_token: Callable[[str], bytes] | None = None
-    """For the first token of a text, which some decoders begin without its space; None: as any other."""
+    """For the first token of a text, whose leading space some decoders drop; None: like other tokens."""
     text_steps: tuple[TextStep, ...] = ()
-    """What is done to the text of all tokens together."""
+    """Decoder steps that apply to the text of all tokens together."""
 
 
 def spelling_of(description: dict[str, Any]) -> Spelling:
-    """How the tokens of a ``tokenizer.json`` are written, found from what it would do to decode them.
+    """The spelling of a ``tokenizer.json``, found from its decoder.
 
-    Raises ``ModelFileError`` naming a step of its decoder that is not supported.
+    Raises ``ModelFileError`` naming an unsupported step of the decoder.
     """
     steps = list(flattened(description.get("decoder") or {}))
     kinds = [step.get("type") for step in steps]
@@ -55,18 +55,18 @@ def spelling_of(description: dict[str, Any]) -> Spelling:
         after = tuple(text_step(step) for step in steps[1:] if step.get("type") != "Fuse")
         return replace(BYTE_LEVEL, text_steps=after)
     if not steps:
-        raise ModelFileError("a tokenizer with decoder None is not supported")
+        raise ModelFileError("unsupported tokenizer: it has no decoder")
     return _word_spelling(steps)
 
 
 def _word_spelling(steps: list[dict[str, Any]]) -> Spelling:
-    """Of tokens that are words with marks in them. What comes after ``Fuse`` is done to the whole text.
+    """The spelling of words with marks. Steps after ``Fuse`` apply to the whole text.
 
-    A byte token is its byte, whatever the steps after ``ByteFallback`` would make of characters put together of bytes.
+    A byte token is its byte: steps after ``ByteFallback`` do not apply to characters that consist of byte tokens.
     """
     fused = next((n for n, step in enumerate(steps) if step.get("type") == "Fuse"), len(steps))
     if unknown := next((step for step in steps if step.get("type") not in WORD_STEPS), None):
-        raise ModelFileError(f"a tokenizer with decoder {named(unknown)} is not supported")
+        raise ModelFileError(f"unsupported decoder step {named(unknown)}")
     words = [word_step(step) for step in steps[:fused] if step.get("type") != "ByteFallback"]
     later = tuple(text_step(step) for step in steps[fused:] if step.get("type") not in ("Fuse", "ByteFallback"))
     has_first = any(step.get("type") == "Metaspace" for step in steps[:fused])
@@ -89,9 +89,9 @@ def _metaspace(token: str) -> bytes:
 
 
 def _word_piece(token: str) -> bytes:
-    """Words with a space before each, in place of the spaces that such a vocabulary has lost.
+    """Words with a leading space each, because such a vocabulary does not keep spaces.
 
-    Its models embed and say nothing, so this is for people who look at tokens.
+    Its models are embedding models, so this text is only for people who inspect tokens.
     """
     return (token[len(_WITHIN_A_WORD) :] if token.startswith(_WITHIN_A_WORD) else f" {token}").encode()
 
@@ -104,7 +104,7 @@ def _byte_level(token: str) -> bytes:
 
 
 def byte_alphabet() -> dict[str, int]:
-    """The letters that stand for bytes in byte-level vocabularies: GPT-2's ``bytes_to_unicode``, turned round.
+    """The letters that stand for bytes in byte-level vocabularies: the inverse of GPT-2's ``bytes_to_unicode``.
 
     Printable bytes stand for themselves; the others, in order, for the code points from 256.
     """
@@ -114,7 +114,7 @@ def byte_alphabet() -> dict[str, int]:
 
 
 def byte_fallback_tokens() -> list[str]:
-    """The tokens of the 256 bytes in vocabularies that fall back to bytes, as sentencepiece spells them."""
+    """The 256 byte tokens of byte-fallback vocabularies, as sentencepiece spells them."""
     return [f"<0x{value:02X}>" for value in range(256)]
 
 
@@ -128,4 +128,4 @@ WORD_PIECE: Final = Spelling(_word_piece, str.encode)
 GGUF_SPELLINGS: Final = {"gpt2": BYTE_LEVEL, "llama": METASPACE, "t5": METASPACE, "gemma4": METASPACE}
 """By ``tokenizer.ggml.model``."""
 FIRST_SPACE: Final = StripText(" ", 1, 0)
-"""Takes off the space that such a vocabulary puts before the first word of a text."""
+"""Strips the space that such a vocabulary adds before the first word of a text."""

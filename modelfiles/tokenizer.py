@@ -1,6 +1,6 @@
-"""A model's tokenizer with its chat templates: from a Hugging Face folder or id, a GGUF file, or the simulated model's.
+"""Loads a model's tokenizer and chat templates: from a Hugging Face folder or id, a GGUF file, or the simulated model.
 
-transformers takes a second to import, and only Hugging Face's files need it: so it is imported where it is used.
+transformers takes a second to import, and only Hugging Face files need it, so it is imported where it is used.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from tokenizers import Tokenizer
 
 from modelfiles.errors import ModelFileError
 from modelfiles.gguf_tokenizer import load_gguf_tokenizer
+from modelfiles.gguf_vocabulary import TokenKind
 from modelfiles.lfs import check_no_pointers, check_not_pointer
 from modelfiles.simulated import CHAT_TEMPLATE, simulated_tokenizer
 from modelfiles.turn_ends import turn_ends_in
@@ -21,15 +22,17 @@ from protos import simulated
 
 @dataclass(frozen=True, slots=True)
 class LoadedTokenizer:
-    """A tokenizer and what its files say of it."""
+    """A tokenizer and the other facts of its files."""
 
     tokenizer: Tokenizer
     special_tokens: Mapping[str, str]
-    """Spellings by the names that templates know, such as ``bos_token``."""
+    """Spellings by the variables of chat templates, such as ``bos_token``."""
     chat_templates: Mapping[str, str]
-    """Most models have one, ``default``; some have ``tool_use`` beside it for conversations with tools."""
+    """By name. Most models have only ``default``; some also ``tool_use``, for conversations with tools."""
     eos_token_ids: tuple[int, ...]
-    """Tokens that end a turn, by the files; the chat template may write more."""
+    """Tokens that end a turn, by the files; the chat template may add more."""
+    unused_ids: frozenset[int] = frozenset()
+    """Tokens that the file marks as unused."""
 
     @property
     def bos_token_id(self) -> int | None:
@@ -59,7 +62,7 @@ def _load(source: str) -> LoadedTokenizer:
         return (
             _from_gguf(path) if path.suffix == ".gguf" else _from_hugging_face(str(path) if path.is_dir() else source)
         )
-    except Exception as error:  # The libraries raise whatever they like at files they do not understand.
+    except Exception as error:  # The libraries raise many kinds of errors for invalid files.
         raise ModelFileError(f"cannot load a tokenizer from {source}: {error}") from error
 
 
@@ -79,11 +82,12 @@ def _from_gguf(path: Path) -> LoadedTokenizer:
         special_tokens=loaded.special_tokens,
         chat_templates=loaded.chat_templates,
         eos_token_ids=loaded.vocabulary.turn_ends,
+        unused_ids=frozenset(loaded.vocabulary.ids_of_kinds((TokenKind.UNUSED,))),
     )
 
 
 def _from_hugging_face(source: str) -> LoadedTokenizer:
-    """From files that transformers reads. There must be a tokenizer of the ``tokenizers`` library among them."""
+    """From files that transformers reads. They must include a tokenizer of the ``tokenizers`` library."""
     from transformers import AutoTokenizer
 
     _log_with_ours()
@@ -92,7 +96,7 @@ def _from_hugging_face(source: str) -> LoadedTokenizer:
         check_no_pointers(Path(source), ("*.json", "*.jinja", "*.model"))
     backend = AutoTokenizer.from_pretrained(source, local_files_only=is_local, trust_remote_code=False)
     if not backend.is_fast:
-        raise ModelFileError(f"{type(backend).__name__} is not supported: there must be a tokenizer.json")
+        raise ModelFileError(f"{type(backend).__name__} is not supported: a tokenizer.json is required")
     templates = backend.chat_template or {}
     own = () if backend.eos_token_id is None else (backend.eos_token_id,)
     return LoadedTokenizer(
@@ -104,7 +108,7 @@ def _from_hugging_face(source: str) -> LoadedTokenizer:
 
 
 def _log_with_ours() -> None:
-    """Let what transformers logs go where our logs go, in their form."""
+    """Send the logs of transformers through our logging."""
     from transformers.utils import logging
 
     logging.disable_default_handler()

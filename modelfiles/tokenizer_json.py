@@ -1,7 +1,7 @@
 """``tokenizer.json`` and the two files beside it that name special tokens.
 
-Format: https://github.com/huggingface/tokenizers. They are read here without that library, which would build a
-tokenizer to tell what its tokens are.
+Format: https://github.com/huggingface/tokenizers. They are read here without that library, which would have to
+build a tokenizer first.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ SPECIAL_TOKENS_FILE: Final = "special_tokens_map.json"
 
 
 def read_tokenizer_files(source: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """The contents of the three files of a folder or a Hugging Face id; empty for a file that is not there.
+    """The contents of the three files of a folder or a Hugging Face id; empty for a missing file.
 
-    Raises ``ModelFileError``, also if there is no ``tokenizer.json``.
+    Raises ``ModelFileError``, also for a missing ``tokenizer.json``.
     """
     description = read_json(get_file(source, DESCRIPTION_FILE))
     return description, _read_if_there(source, CONFIG_FILE), _read_if_there(source, SPECIAL_TOKENS_FILE)
@@ -38,7 +38,7 @@ def model_tokens(model: dict[str, Any]) -> list[tuple[str, int]]:
 
 
 def added_tokens(description: Mapping[str, Any], config: Mapping[str, Any]) -> list[tuple[int, dict[str, Any]]]:
-    """Added tokens in the order in which they apply: the configuration has the last word."""
+    """Added tokens in the order in which they apply: the configuration overrides ``tokenizer.json``."""
     own = [(int(added["id"]), added) for added in description.get("added_tokens", ())]
     configured = [(int(token_id), added) for token_id, added in config.get("added_tokens_decoder", {}).items()]
     return own + configured

@@ -1,7 +1,7 @@
-"""The tokens that end a turn, by the configurations of a model.
+"""The tokens that end a turn, from the configurations of a model.
 
-``generation_config.json`` and ``config.json`` both may name some, in ``eos_token_id``, as a number or a list. What one
-of them leaves out another may have, so all count; 0 is a token like any other.
+``generation_config.json`` and ``config.json`` both may name them, in ``eos_token_id``, as a number or a list. Either
+may be incomplete, so their union counts; 0 is a token like any other.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from modelfiles.location import find_file
 
 _CONFIG_FILES: Final = ("generation_config.json", "config.json")
 _NESTED: Final = "text_config"
-"""Where models that read more than text keep the configuration of their language model."""
+"""Where multimodal models keep the configuration of their language model."""
 
 
 def turn_ends_in(source: str | Path) -> tuple[int, ...]:
-    """Of the configurations that a folder or a Hugging Face id has. Raises ``ModelFileError``."""
+    """From the configurations of a folder or a Hugging Face id. Raises ``ModelFileError``."""
     paths = (find_file(str(source), name) for name in _CONFIG_FILES)
     return tuple(dict.fromkeys(end for path in paths if path is not None for end in _ends(path)))
 
@@ -33,7 +33,7 @@ def _ends(path: Path) -> list[int]:
 
 
 def _ends_of(config: Mapping[str, Any]) -> Iterator[int]:
-    """Raises ``ValueError`` if they are not whole numbers."""
+    """Raises ``ValueError`` if they are not token ids."""
     nested = config.get(_NESTED)
     for part in (config, nested if isinstance(nested, Mapping) else {}):
         given = part.get("eos_token_id")

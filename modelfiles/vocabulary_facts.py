@@ -1,4 +1,4 @@
-"""How many token ids a tokenizer has, and which of them end a turn: all that is to be known of it without its texts."""
+"""The number of token ids of a tokenizer, and which of them end a turn, read without loading the tokenizer."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from protos import simulated
 
 @dataclass(frozen=True, slots=True)
 class VocabularyFacts:
-    """Every token id is below ``size``."""
+    """Every token id is smaller than ``size``."""
 
     size: int
     eos_token_ids: tuple[int, ...]
 
 
 def read_vocabulary_facts(source: str) -> VocabularyFacts:
-    """Of ``simulated``, a folder, a GGUF file or a Hugging Face id. Raises ``ModelFileError``."""
+    """From ``simulated``, a folder, a GGUF file or a Hugging Face id. Raises ``ModelFileError``."""
     if source == simulated.MODEL_NAME:
         return VocabularyFacts(simulated.VOCAB_SIZE, (simulated.EOS_TOKEN_ID,))
     path = Path(source).expanduser()
@@ -33,7 +33,7 @@ def _from_gguf(path: Path) -> VocabularyFacts:
     try:
         vocabulary = read_vocabulary(path)
     except (ModelFileError, OSError) as error:
-        raise ModelFileError(f"{path} is not a GGUF file with a tokenizer: {error}") from None
+        raise ModelFileError(f"cannot read a tokenizer from {path}: {error}") from None
     return VocabularyFacts(len(vocabulary.tokens), vocabulary.turn_ends)
 
 

@@ -1,1 +1,1 @@
-"""Turns conversations into prompt tokens. Knows templates and vocabularies; knows no model, no request, no client."""
+"""Turns conversations into prompt tokens. Knows chat templates and vocabularies; no models, requests or clients."""

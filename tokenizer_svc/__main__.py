@@ -13,7 +13,7 @@ from tokenizer_svc.server import TokenizerService
 
 def main(argv: list[str]) -> int:
     """Run the service. Returns the exit code; 2 for bad settings."""
-    # Batches of one need no threads of the library's own, of which a process that starts others should have none.
+    # Batches of one need no threads of the library, and a process that starts children should have none of them.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
         settings = TokenizerSettings.load(argv)

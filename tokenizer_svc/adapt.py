@@ -1,8 +1,8 @@
-"""Brings a client's conversation into the form that a chat template can express, or refuses it.
+"""Adapts a client's conversation to what the chat template can express, or refuses it.
 
-``developer`` becomes ``system`` where the template does not know it; system turns that it has no place for are merged;
-parts are joined; a call's arguments become an object; a result is given its function's name; what a template would
-drop without a word is an error.
+``developer`` becomes ``system`` if the template does not support it; system turns are merged where the template allows
+only one; parts are joined; a call's arguments become an object; a tool result gets its function's name; content that
+the template would silently drop is an error.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from tokenizer_svc.client_json import parse_object
 from tokenizer_svc.conversation import ROLES, Message, Tool, ToolCall
 
 PARTS_JOINER: Final = "\n"
-"""Between the parts of a content that the template wants as a string."""
+"""Joins content parts for templates that need a string."""
 SYSTEM_JOINER: Final = "\n\n"
-"""Between system turns that become one, and between system text and the user turn that it is merged into."""
+"""Joins system turns, and system text with the user turn that it is merged into."""
 
 _Numbered = tuple[int, Message]
-"""A message and its place in the request, for error messages."""
+"""A message and its index in the request, for errors."""
 
 
 def adapt_tools(tools: Sequence[Tool], capabilities: Capabilities) -> list[Turn] | None:
-    """The tools as the template takes them; None when there are none."""
+    """The tools in the template's form; None if there are none."""
     if not tools:
         return None
     if not capabilities.tools:
-        raise Unsupported("this model's chat template cannot show tools to the model", param="tools")
+        raise Unsupported("this model's chat template does not support tools", param="tools")
     return [_tool(tool, f"tools[{index}].function", capabilities) for index, tool in enumerate(tools)]
 
 
@@ -50,7 +50,7 @@ def _tool(tool: Tool, param: str, capabilities: Capabilities) -> Turn:
 
 
 def adapt_messages(messages: Sequence[Message], capabilities: Capabilities) -> list[Turn]:
-    """The messages as the template takes them."""
+    """The messages in the template's form."""
     named = _with_function_names(messages)
     numbered = [(index, _known_role(index, message, capabilities)) for index, message in enumerate(named)]
     placed = _place_system(numbered, capabilities)
@@ -58,7 +58,7 @@ def adapt_messages(messages: Sequence[Message], capabilities: Capabilities) -> l
 
 
 def _with_function_names(messages: Sequence[Message]) -> Iterator[Message]:
-    """Tool results get the name of the function that was called: some templates read it, most clients leave it out."""
+    """Add the function's name to tool results: some templates need it, most clients omit it."""
     names: dict[str, str] = {}
     for message in messages:
         if message.role == "assistant":
@@ -73,7 +73,7 @@ def _known_role(index: int, message: Message, capabilities: Capabilities) -> Mes
     if message.role == "developer" and not (index == 0 and capabilities.developer_role):
         return replace(message, role="system")
     if message.role == "tool" and not capabilities.tool_results:
-        raise Unsupported("this model's chat template cannot express tool results", param=f"messages[{index}].role")
+        raise Unsupported("this model's chat template does not support tool results", param=f"messages[{index}].role")
     return message
 
 
@@ -91,7 +91,7 @@ def _check(index: int, message: Message) -> None:
 
 
 def _place_system(numbered: list[_Numbered], capabilities: Capabilities) -> list[_Numbered]:
-    """Merge and move system turns to where the template takes them."""
+    """Merge and move system turns to where the template supports them."""
     leading = list(takewhile(lambda entry: entry[1].role in ("system", "developer"), numbered))
     rest = numbered[len(leading) :]
     if not capabilities.late_system:
@@ -111,10 +111,10 @@ def _joined_text(messages: list[_Numbered]) -> str:
 
 
 def _with_prefix(rest: list[_Numbered], text: str) -> _Numbered:
-    """The first turn after the system turns, with their text in front of its own."""
+    """The first turn after the system turns, with their text prepended."""
     if not rest or rest[0][1].role != "user":
         raise Unsupported(
-            "this model's chat template has no system role, and no user message follows to merge it into",
+            "this model's chat template has no system role; a system message must be followed by a user message",
             param="messages[0].role",
         )
     index, user = rest[0]
@@ -125,7 +125,7 @@ def _refuse_system(rest: list[_Numbered]) -> None:
     for index, message in rest:
         if message.role == "system":
             raise Unsupported(
-                "this model's chat template takes system messages only at the start", param=f"messages[{index}].role"
+                "this model's chat template supports system messages only at the start", param=f"messages[{index}].role"
             )
 
 
@@ -135,7 +135,7 @@ def _text(message: Message) -> str:
 
 
 def _turns(index: int, message: Message, capabilities: Capabilities) -> Iterator[Turn]:
-    """One turn, or two where the template cannot show text and calls in one."""
+    """One turn, or two if the template cannot render text and calls in one."""
     if not message.tool_calls:
         yield _turn(message, _content(message, capabilities))
     elif not capabilities.tool_calls:
@@ -145,7 +145,7 @@ def _turns(index: int, message: Message, capabilities: Capabilities) -> Iterator
 
 
 def _turn(message: Message, content: Any) -> Turn:
-    """Everything but the calls. Templates read reasoning under three names."""
+    """The turn without its calls. Templates read reasoning under three names."""
     optional = {
         "name": message.name,
         "tool_call_id": message.tool_call_id,
@@ -187,7 +187,7 @@ def _call(call: ToolCall, param: str, capabilities: Capabilities) -> Turn:
 
 
 def _written_calls(index: int, message: Message) -> str:
-    """Text and calls as one text, the calls in the Hermes form, for a template that has no place for calls."""
+    """Text and calls as one text, in the Hermes format, for a template without tool calls."""
     lines = [_text(message)] if _text(message) else []
     for call_index, call in enumerate(message.tool_calls):
         arguments = parse_object(call.arguments, _param(index, call_index))

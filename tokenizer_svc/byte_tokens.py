@@ -1,4 +1,4 @@
-"""Tokens whose bytes, joined, are given bytes, which need not be whole characters."""
+"""Encodes bytes that need not be valid UTF-8: the joined bytes of the tokens are exactly these bytes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _SPACE: Final = "\u2581"
 
 
 class NoSuchBytes(Exception):
-    """The vocabulary has no tokens that make up these bytes."""
+    """The vocabulary has no tokens for these bytes."""
 
 
 class ByteTokens:
-    """Encodes bytes with a byte-level or byte-fallback vocabulary; with any other, what happens to be whole tokens."""
+    """Encodes bytes with a byte-level or byte-fallback vocabulary; with others, only bytes that are whole tokens."""
 
     def __init__(self, tokenizer: Tokenizer, encoder: Encoder) -> None:
         self._tokenizer = tokenizer
@@ -33,14 +33,14 @@ class ByteTokens:
         self._byte_ids = {byte: tokenizer.token_to_id(name) for byte, name in names.items()}
 
     def encode(self, raw: bytes, *, parse_special_tokens: bool) -> list[int]:
-        """Ids of tokens whose bytes, joined, are ``raw``. Raises ``NoSuchBytes``."""
+        """Ids of tokens whose joined bytes are ``raw``. Raises ``NoSuchBytes``."""
         ids: list[int] = []
         for piece in _pieces(raw):
             ids += self._text(piece, parse_special_tokens) if isinstance(piece, str) else self._bytes(piece)
         return ids
 
     def _text(self, text: str, parse_special_tokens: bool) -> list[int]:
-        """Ids of a text; byte for byte where the vocabulary would change it, as with a space that it puts in front."""
+        """Ids of a text; byte by byte if the vocabulary would change it, for example by a leading space."""
         ids = self._encoder.encode_inside(text, parse_special_tokens=parse_special_tokens)
         raw = text.encode()
         return ids if b"".join(map(self._bytes_of, ids)) == raw else self._bytes(raw)
@@ -63,7 +63,7 @@ class ByteTokens:
 
 
 def _pieces(raw: bytes) -> Iterator[str | bytes]:
-    """Whole characters as text, and the bytes between them that make up none."""
+    """Valid UTF-8 as text, and invalid bytes between."""
     while raw:
         try:
             yield raw.decode()

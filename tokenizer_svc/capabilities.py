@@ -1,4 +1,4 @@
-"""What a chat template can express, as ``probe`` finds out, and turns in the form that templates read."""
+"""Capabilities of a chat template, found by ``probe``, and turns in the form that templates read."""
 
 from __future__ import annotations
 
@@ -7,50 +7,50 @@ from enum import Enum
 from typing import Any
 
 Turn = dict[str, Any]
-"""Plain JSON values by the names that templates know: ``role``, ``content``, ``tool_calls`` and so on."""
+"""JSON values by the names that templates read: ``role``, ``content``, ``tool_calls`` and so on."""
 
 
 class NullContent(Enum):
-    """How to hand over the missing content of an assistant turn that only calls tools."""
+    """How to pass the missing content of an assistant turn that has only tool calls."""
 
     ABSENT = "absent"
-    """No ``content`` at all, as transformers does."""
+    """No ``content`` field, as in transformers."""
     NONE = "none"
     EMPTY = "empty"
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a template can express, and in which form it wants it."""
+    """Capabilities of a template, and the forms that it needs."""
 
     system_role: bool
     late_system: bool
-    """System turns may stand anywhere, more than one of them."""
+    """Supports several system turns, at any place."""
     developer_role: bool
     content_strings: bool
     content_parts: bool
     tools: bool
     bare_tools: bool
-    """A tool needs neither a description nor parameters."""
+    """Supports tools without description and parameters."""
     tool_calls: bool
     text_beside_calls: bool
-    """One turn may hold text and calls."""
+    """Supports text and tool calls in one turn."""
     null_content: NullContent
     tool_results: bool
     arguments_as_object: bool
     strict_alternation: bool
     writes_bos: bool
-    thinking: bool
+    reasoning: bool
     generation_opening: str
-    """What ``add_generation_prompt`` adds; empty when that changes nothing."""
+    """Text that ``add_generation_prompt`` adds; empty if it adds none."""
     answer_end: str
-    """What follows the text of a final assistant turn."""
+    """Text after the content of a final assistant turn."""
     call_end: str
-    """What follows the arguments of a final tool call; empty without ``tool_calls``."""
+    """Text after the arguments of a final tool call; empty without ``tool_calls``."""
 
 
 def with_null_content(turn: Turn, form: NullContent) -> Turn:
-    """A turn without text, its missing content in the given form."""
+    """A turn without content, in the given form."""
     if form is NullContent.ABSENT:
         return {name: value for name, value in turn.items() if name != "content"}
     return {**turn, "content": None if form is NullContent.NONE else ""}

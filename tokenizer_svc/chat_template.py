@@ -22,16 +22,16 @@ from tokenizer_svc.reasoning import PromptTail, ReasoningState
 from tokenizer_svc.template import GLOBAL_NAMES, Template, TemplateFault, TemplateRefusal
 
 _FIXED: Final = frozenset({"messages", "tools", "add_generation_prompt", "continue_final_message", "chat_template"})
-_MAX_SENTENCE: Final = 500
+_MAX_MESSAGE: Final = 500
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A rendered prompt. Its ``text`` still has ``mark`` wherever client text spells a control token.
+    """A rendered prompt. Its ``text`` still has a ``mark`` wherever client text spells a control token.
 
-    ``ignored_kwargs`` are the names of the client's variables that the template never reads.
+    ``ignored_kwargs`` are the names of the client's variables that the template does not read.
     """
 
     text: str
@@ -41,12 +41,12 @@ class Prompt:
 
 
 class ChatTemplate:
-    """A model's chat template and what is known of it. May be used from several threads at once."""
+    """A model's chat template and its capabilities. Thread-safe."""
 
     def __init__(self, template: Template, special_tokens: Mapping[str, str], controls: frozenset[str]) -> None:
-        """``special_tokens`` by the names templates know, such as ``bos_token``; ``controls`` are spellings of tokens.
+        """``special_tokens`` by template variable, such as ``bos_token``; ``controls`` are spellings of control tokens.
 
-        Raises ``TemplateFault`` when the template cannot render the simplest conversation.
+        Raises ``TemplateFault`` if the template cannot render the simplest conversation.
         """
         self._template = template
         self._special_tokens = dict(special_tokens)
@@ -62,11 +62,11 @@ class ChatTemplate:
 
     @property
     def variables(self) -> frozenset[str]:
-        """The names that it reads."""
+        """Names of the variables that the template reads."""
         return self._template.variables
 
     def render(self, conversation: Conversation) -> Prompt:
-        """The prompt of a conversation. Raises ``InvalidRequest`` when the template cannot express it."""
+        """The prompt of a conversation. Raises ``InvalidRequest`` if the template cannot express it."""
         kwargs = self._kwargs(conversation)
         opens_answer = _opens_answer(conversation)
         messages = adapt_messages(conversation.messages, self.capabilities)
@@ -106,8 +106,8 @@ class ChatTemplate:
         try:
             return marks.restored(self._template.render(variables))
         except TemplateRefusal as error:
-            sentence = re.sub(f"[{marks.broken}{marks.end}]", "", str(error))
-            raise InvalidRequest(sentence[:_MAX_SENTENCE], param="messages") from None
+            message = re.sub(f"[{marks.broken}{marks.end}]", "", str(error))
+            raise InvalidRequest(message[:_MAX_MESSAGE], param="messages") from None
         except LimitExceeded as error:
             raise InvalidRequest(str(error), param="messages") from None
         except TemplateFault as error:
@@ -118,7 +118,7 @@ class ChatTemplate:
 
 
 def _opens_answer(conversation: Conversation) -> bool:
-    """Whether the prompt ends with the opening of an assistant turn; checks what may be asked for together."""
+    """Whether the prompt ends with the start of an assistant turn. Raises ``InvalidRequest`` for conflicting fields."""
     if not conversation.messages:
         raise InvalidRequest("messages must not be empty", param="messages")
     if not conversation.continue_final_message:
@@ -127,7 +127,7 @@ def _opens_answer(conversation: Conversation) -> bool:
         _refuse_continuation("cannot be combined with add_generation_prompt")
     final = conversation.messages[-1]
     if final.role != "assistant" or final.content is None or final.tool_calls:
-        _refuse_continuation("needs a last message of the assistant, with text and without tool calls")
+        _refuse_continuation("requires a last message of the assistant, with content and without tool calls")
     return False
 
 
@@ -136,7 +136,7 @@ def _refuse_continuation(reason: str) -> NoReturn:
 
 
 def _append(turn: Turn, text: str) -> None:
-    """Append to the text of a turn, or to its last part."""
+    """Append to the content of a turn, or to its last part."""
     if isinstance(turn["content"], list):
         parts = turn["content"] or [{"type": "text", "text": ""}]
         turn["content"] = [*parts[:-1], {**parts[-1], "text": parts[-1]["text"] + text}]
@@ -145,8 +145,8 @@ def _append(turn: Turn, text: str) -> None:
 
 
 def _cut(text: str, end: str) -> str:
-    """The prompt up to the end of the final message's text. Where the template trims text, so does this."""
+    """The prompt up to the end of the final message. If the template trims the message, so does this."""
     before, found, after = text.rpartition(end)
     if not found:
-        raise Unsupported("this model's chat template does not show the last message", param="continue_final_message")
+        raise Unsupported("this model's chat template does not render the last message", param="continue_final_message")
     return before if after.startswith(" ") else before.rstrip()

@@ -1,4 +1,4 @@
-"""JSON texts inside of requests: tool parameters, call arguments, template variables."""
+"""JSON texts inside requests: tool parameters, call arguments, template variables."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ MAX_DEPTH: Final = 100
 
 
 def parse_object(text: str, param: str) -> dict[str, Any]:
-    """The object that a JSON text holds. Raises ``InvalidRequest`` naming ``param`` for anything else.
+    """The object of a JSON text. Raises ``InvalidRequest`` naming ``param`` for anything else.
 
-    No NaN and infinities, no lone surrogates, at most ``MAX_DEPTH`` levels.
+    NaN, infinities, lone surrogates, and more than ``MAX_DEPTH`` levels are invalid.
     """
     try:
         value = json.loads(text, parse_constant=_refuse_constant)

@@ -1,14 +1,15 @@
 """Keeps client text from becoming control tokens (R22).
 
-A template joins its own text with the client's, and afterwards it cannot be told whose ``<|im_end|>`` it is. So before
-rendering, a mark is put into every spelling of a control token in the client's strings, and wherever a string could
-complete one together with its neighbour: at an end that begins a spelling, at a start that ends one, in a string that
-is the middle of one. ``encoder`` tells by the marks which spellings are the template's, and takes them out again.
+A template joins its own text with the client's, and afterwards nothing shows whose ``<|im_end|>`` it is. So before
+rendering, a mark is inserted into every spelling of a control token in the client's strings, and wherever a string
+could form one together with its neighbour: at the end of a string that ends with a prefix of a spelling, at the start
+of one that starts with a suffix, and in a string that is the middle of one. ``encoder`` recognises the template's own
+spellings by the missing marks, and removes the marks.
 
-A mark is a control character that does not occur in the request. Templates do not take it for white space, and it
-sorts before all text, so that a template that sorts the names of parameters writes them in the same order.
+A mark is a control character that does not occur in the request. Templates do not treat it as white space, and it sorts
+before all text, so that a template that sorts the names of parameters writes them in the same order.
 
-Text of the assistant keeps its think and tool tags: templates look for them to cut the thinking out of old turns.
+Assistant text keeps its reasoning and tool tags: templates look for them to remove reasoning from earlier turns.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _FIELDS: Final = frozenset(
         """,
     )
 )
-"""Names by which templates look things up in tools and calls; with a mark they would not be found."""
+"""Keys that templates look up in tools and calls; with a mark they would not be found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,39 +47,39 @@ class Marks:
     """Two characters that do not occur in a request."""
 
     broken: str
-    """Stands in client text where a control token would begin to form."""
+    """Inserted into spellings of control tokens in client text."""
     end: str
-    """Stands where the text to be continued ends."""
+    """Inserted at the end of the message to be continued."""
 
     def restored(self, rendered: str) -> str:
-        """Rendered text in which a template's JSON escapes of the marks are the marks again.
+        """Rendered text with the template's JSON escapes of the marks turned back into marks.
 
-        JSON in JSON has more backslashes. All belong to the mark, because no mark ever follows a backslash.
+        JSON in JSON has more backslashes. All belong to the mark, because a mark never follows a backslash.
         """
         for mark in (self.broken, self.end):
-            if _escape(mark) not in rendered:  # Much faster to see than with a pattern.
+            if _escape(mark) not in rendered:  # Much faster than the pattern.
                 continue
             rendered = re.sub(rf"\\+{_escape(mark)[1:]}", mark, rendered)
         return rendered
 
 
 def choose_marks(*client_values: Any) -> Marks:
-    """Marks that are in none of these JSON values, neither themselves nor as JSON escapes."""
+    """Marks that occur in none of these JSON values, neither as characters nor as JSON escapes."""
     text = json.dumps(client_values, ensure_ascii=False).lower()
     unused = (mark for mark in _MARKS if _escape(mark) not in text)
     broken, end = next(unused, ""), next(unused, "")
     if not end:
-        raise InvalidRequest("the text uses too many different control characters", param="messages")
+        raise InvalidRequest("messages use too many different control characters", param="messages")
     return Marks(broken, end)
 
 
 def _escape(mark: str) -> str:
-    """How JSON spells a mark."""
+    """The JSON escape of a mark."""
     return f"\\u{ord(mark):04x}"
 
 
 class ClientText:
-    """Breaks control spellings in what the client sent."""
+    """Breaks spellings of control tokens in client text."""
 
     def __init__(self, controls: Iterable[str], template: str) -> None:
         spellings = {*controls, *(tag for tags in THINK_TAGS.values() for tag in tags)}
@@ -86,7 +87,7 @@ class ClientText:
         self._assistant = _Spellings({text for text in spellings if not _ASSISTANT_TAG.fullmatch(text)}, template)
 
     def protect_message(self, turn: Turn, mark: str) -> Turn:
-        """The turn with marks in everything but its role and the names of its fields."""
+        """The turn with marks in all fields except its role."""
         content = self._assistant if turn["role"] == "assistant" else self._data
         return {
             name: value if name == "role" else _mapped(content if name == "content" else self._data, value, mark)
@@ -94,7 +95,7 @@ class ClientText:
         }
 
     def protect(self, value: Any, mark: str) -> Any:
-        """Any JSON value with marks in its strings and in the names of its fields."""
+        """A JSON value with marks in its strings and keys."""
         return _mapped(self._data, value, mark)
 
 
@@ -112,10 +113,10 @@ def _mapped(spellings: _Spellings, value: Any, mark: str) -> Any:
 
 
 class _Spellings:
-    """Some spellings of control tokens, prepared for looking them up in many strings."""
+    """Spellings of control tokens, indexed for fast search in many strings."""
 
     def __init__(self, spellings: Iterable[str], template: str) -> None:
-        # A token of one character cannot be broken; no tokenizer has one that steers.
+        # A spelling of one character cannot be broken; no tokenizer has such a control token.
         self._all = tuple(text for text in spellings if len(text) > 1)
         firsts = {text[0] for text in self._all}
         self._candidates = re.compile("|".join(_candidate(first, self._all) for first in firsts) or _NOTHING)
@@ -128,7 +129,7 @@ class _Spellings:
         self._template = template
 
     def broken(self, text: str, mark: str) -> str:
-        """The text with a mark wherever a spelling stands, or could come to stand through a neighbour."""
+        """The text with a mark in every spelling, and wherever a neighbouring text could complete one."""
         inside = [match.end() for match in self._candidates.finditer(text) if text.startswith(self._all, match.start())]
         core = text.strip()
         start = text.index(core)
@@ -150,12 +151,12 @@ class _Spellings:
         return any(start[: match.end()] in self._heads for match in self._last.finditer(start))
 
     def _is_template_word(self, core: str) -> bool:
-        """Whether the template may compare with this word, as with the types of a JSON Schema; marks would hide it."""
+        """Whether the template may compare with this word, as with JSON Schema types; a mark would break that."""
         return core.isalnum() and (f"'{core}'" in self._template or f'"{core}"' in self._template)
 
 
 _NOTHING: Final = "(?!)"
-"""A pattern that matches nowhere."""
+"""A pattern that never matches."""
 
 
 def _any_of(characters: set[str]) -> re.Pattern[str]:
@@ -163,7 +164,7 @@ def _any_of(characters: set[str]) -> re.Pattern[str]:
 
 
 def _candidate(first: str, spellings: Iterable[str]) -> str:
-    """Pattern of the first character of a spelling when one of the second characters follows it."""
+    """Pattern for the first character of a spelling, followed by one of the second characters."""
     seconds = _any_of({text[1] for text in spellings if text[0] == first})
     return f"{re.escape(first)}(?={seconds.pattern})"
 

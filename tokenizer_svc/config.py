@@ -13,7 +13,7 @@ from tokenizer_svc.limits import DEFAULT_MEMORY_MB, DEFAULT_PROMPT_CHARS, DEFAUL
 
 
 class TokenizerSettings(ServiceSettings):
-    """What the tokenizer is told."""
+    """Settings, from flags and environment."""
 
     model_config = SettingsConfigDict(env_prefix="TOKENIZER_")
 
@@ -24,24 +24,24 @@ class TokenizerSettings(ServiceSettings):
         min_length=1,
         description="Hugging Face id, folder or .gguf file of the model, or 'simulated'",
     )
-    tokenizer: str = Field(default="", description="where to take tokenizer and chat template from, if not the model")
-    chat_template: Path | None = Field(default=None, description="file with a chat template instead of the model's own")
+    tokenizer: str = Field(default="", description="source of tokenizer and chat template, if it is not the model")
+    chat_template: Path | None = Field(default=None, description="file with a chat template that replaces the model's")
     workers: int = Field(
         default=4,
         ge=1,
         le=256,
-        description="calls rendered and encoded at once, and child processes for templates",
+        description="maximum calls rendered and encoded at once; also the number of child processes for templates",
     )
-    max_waiting: int = Field(default=256, ge=0, description="maximum calls waiting; more are refused as overload")
+    max_waiting: int = Field(default=256, ge=0, description="maximum waiting calls; more are refused as overload")
     max_prompt_chars: int = Field(
-        default=DEFAULT_PROMPT_CHARS, ge=1, description="maximum characters of a conversation or a text"
+        default=DEFAULT_PROMPT_CHARS, ge=1, description="maximum characters of a conversation or text"
     )
     render_seconds: float = Field(
-        default=DEFAULT_SECONDS, gt=0, le=600, description="time limit of a chat template, seconds"
+        default=DEFAULT_SECONDS, gt=0, le=600, description="time limit of one rendering, seconds"
     )
-    render_memory_mb: int = Field(default=DEFAULT_MEMORY_MB, ge=64, description="memory limit of a chat template, MiB")
+    render_memory_mb: int = Field(default=DEFAULT_MEMORY_MB, ge=64, description="memory limit of one rendering, MiB")
 
     @property
     def source(self) -> str:
-        """Where the tokenizer is."""
+        """Hugging Face id, folder or file of the tokenizer."""
         return self.tokenizer or self.model

@@ -1,4 +1,4 @@
-"""Where the control tokens of a vocabulary stand in a text."""
+"""Finds the control tokens of a vocabulary in a text."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tokenizers.models import BPE
 
 
 def control_spellings(tokenizer: Tokenizer, template: str) -> frozenset[str]:
-    """Spellings of the tokens that steer the model: the special ones, and those that the chat template writes.
+    """Spellings of the control tokens: special tokens, and other added tokens that the chat template writes.
 
-    Added tokens that are neither are text, such as runs of spaces or HTML tags.
+    Other added tokens are text, such as runs of spaces or HTML tags.
     """
     added: dict[int, AddedToken] = tokenizer.get_added_tokens_decoder()
     return frozenset(
@@ -24,7 +24,7 @@ def control_spellings(tokenizer: Tokenizer, template: str) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A control token in a text: its id and the half-open range of characters that it takes."""
+    """A control token in a text: its id and its half-open range of characters."""
 
     id: int
     start: int
@@ -39,25 +39,25 @@ class ControlTokens:
         wanted = frozenset(spellings)
         self.ids = {token.content: token_id for token_id, token in added.items() if token.content in wanted}
         self._spelling = {token_id: spelling for spelling, token_id in self.ids.items()}
-        self._finder = Tokenizer(BPE())  # Knows no text, so that it yields the added tokens alone.
+        self._finder = Tokenizer(BPE())  # Has no vocabulary, so it yields only the added tokens.
         if tokenizer.normalizer is not None:
             self._finder.normalizer = tokenizer.normalizer
         self._finder.add_tokens([token for _, token in sorted(added.items())])
         self._real_id = {self._finder.token_to_id(spelling): token_id for spelling, token_id in self.ids.items()}
 
     def find(self, text: str) -> Iterator[Control]:
-        """Those in a text, in order. White space that a token takes from its neighbours is in its range."""
+        """The control tokens of a text, in order. White space that a token strips is part of its range."""
         (found,) = self._finder.encode_batch([text], add_special_tokens=False)  # See ``Encoder`` for why it is a batch.
         for found_id, (start, end) in zip(found.ids, found.offsets, strict=True):
             if found_id in self._real_id:
                 yield Control(self._real_id[found_id], start, end)
 
     def find_unmarked(self, marked: str, mark: str) -> Iterator[Control]:
-        """Those that are spelled without a mark, placed where they are once the marks are taken out."""
+        """The control tokens spelled without a mark, at their positions in the text without marks."""
         removed = position = 0
         for control in self.find(marked):
             removed += marked.count(mark, position, control.start)
             position = control.start
-            # What only normalization makes equal to a spelling is text.
+            # Text that equals a spelling only after normalization is text.
             if marked[control.start : control.end].strip() == self._spelling[control.id]:
                 yield Control(control.id, control.start - removed, control.end - removed)

@@ -1,4 +1,4 @@
-"""What a client wants to be rendered, as it came in."""
+"""A conversation to render, as the client sent it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool"})
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call that the assistant made in an earlier turn; ``arguments`` is the client's JSON text."""
+    """A tool call in an earlier assistant turn; ``arguments`` is the client's JSON text."""
 
     id: str
     name: str
@@ -19,7 +19,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn. ``content`` is a string, the texts of its parts, or None when the client sent none."""
+    """One turn. ``content`` is a string, the texts of its parts, or None if the client sent none."""
 
     role: str
     content: str | tuple[str, ...] | None = None
@@ -31,7 +31,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A function on offer; ``parameters`` is the client's JSON text."""
+    """A tool that the model may call; ``parameters`` is the client's JSON text."""
 
     name: str
     description: str | None = None
@@ -41,9 +41,9 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """Everything that decides on a prompt. ``template_kwargs`` is the client's JSON text, or empty.
+    """All inputs of a prompt. ``template_kwargs`` is the client's JSON text, or empty.
 
-    ``max_tokens`` is the longest prompt of use, the model's context less one for the answer; None: any length is.
+    ``max_tokens`` is the maximum prompt length: the model's context minus one token for the output; None: no limit.
     """
 
     messages: tuple[Message, ...]
@@ -55,7 +55,7 @@ class Conversation:
 
     @property
     def num_chars(self) -> int:
-        """Unicode characters that the client sent, for a limit before any work is done."""
+        """Number of Unicode characters that the client sent, for a limit before any work."""
         return (
             sum(map(_message_chars, self.messages))
             + sum(len(tool.name) + len(tool.description or "") + len(tool.parameters or "") for tool in self.tools)

@@ -1,4 +1,4 @@
-"""Text to token ids and back (hop 4). Knows nothing of conversations."""
+"""Text to token ids and back (hop 4). Independent of conversations."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tokenizer_svc.plain_text import PlainText
 
 
 class Encoder:
-    """A tokenizer that can also be told to take control tokens for text.
+    """A tokenizer that can also encode the spellings of control tokens as plain text.
 
-    May be used from several threads at once; encoding and decoding release the GIL. That takes the methods for
-    batches: those for one text hold it for the whole call.
+    Thread-safe; encoding and decoding release the GIL. They use the batch methods, because the methods for a single
+    text hold the GIL.
     """
 
     def __init__(self, tokenizer: Tokenizer, controls: Iterable[str]) -> None:
-        """``controls`` are the spellings of the added tokens that client text must not become."""
+        """``controls`` are the spellings of the added tokens that client text must never encode to."""
         tokenizer.no_truncation()
         tokenizer.no_padding()
         self._tokenizer = tokenizer
@@ -31,8 +31,8 @@ class Encoder:
     def encode_prompt(self, marked: str, mark: str) -> tuple[list[int], str]:
         """Ids and text of a rendered prompt.
 
-        A control spelling without ``mark`` is the template's and becomes its token; one with it is the client's and
-        stays text. Where the client spelled none, the ids are those of the plain tokenizer, exactly.
+        A control spelling without ``mark`` is the template's and becomes its token; one with a ``mark`` is the client's
+        and stays text. If the client spelled none, the ids are exactly those of the plain tokenizer.
         """
         text = marked.replace(mark, "")
         if len(text) < len(marked):
@@ -42,18 +42,18 @@ class Encoder:
         return self._encode(text, add_special_tokens=False), text
 
     def encode(self, text: str, *, add_special_tokens: bool, parse_special_tokens: bool) -> list[int]:
-        """Ids of a text, with or without reading control tokens' spellings as those tokens."""
+        """Ids of a text. With ``parse_special_tokens``, spellings of control tokens become those tokens."""
         if parse_special_tokens:
             return self._encode(text, add_special_tokens)
         return self._plain.encode(text, add_special_tokens=add_special_tokens)
 
     def encode_inside(self, text: str, *, parse_special_tokens: bool) -> list[int]:
-        """Ids of a text that does not start the whole: without the space before a first word."""
+        """Ids of a text inside a longer one: without the space before the first word."""
         controls = list(self._controls.find(text)) if parse_special_tokens else []
         return list(self.encode_around(text, controls, at_start=False))
 
     def decode(self, ids: list[int], *, skip_special_tokens: bool) -> str:
-        """The text of some ids. Raises ``InvalidRequest`` for one that is no token."""
+        """The text of token ids. Raises ``InvalidRequest`` for an id outside the vocabulary."""
         if max(ids, default=0) >= self.vocab_size:
             index = next(index for index, token_id in enumerate(ids) if token_id >= self.vocab_size)
             raise InvalidRequest(f"token ids must be below {self.vocab_size}", param=f"token_ids[{index}]")
@@ -67,7 +67,7 @@ class Encoder:
         return ids
 
     def encode_around(self, text: str, controls: Iterable[Control], *, at_start: bool = True) -> Iterator[int]:
-        """Ids of a text in which only the given control tokens, in order, count as such."""
+        """Ids of a text in which only the given control tokens, in order, become tokens."""
         position, plain = 0, self._plain if at_start else self._plain_inside
         for control in controls:
             yield from plain.encode(text[position : control.start])

@@ -1,7 +1,7 @@
-"""Which formats a chat template teaches its model, recognised by the tags in its text.
+"""The tool call and reasoning formats of a chat template, recognised by the tags in its text.
 
-The names are those that vLLM and SGLang give their parsers, or after the model. A name here does not say that a parser
-for it exists: the gateway says at start which format nothing reads.
+The names are those of the parsers in vLLM and SGLang, or of the model. Not every format has a parser: the gateway warns
+at start about a format without one.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ THINK_TAGS: Final = {
     "mistral": ("[THINK]", "[/THINK]"),
     "seed_oss": ("<seed:think>", "</seed:think>"),
 }
-"""Opening and closing tag of each reasoning format that has a pair of them."""
+"""Opening and closing tag of each reasoning format that has a pair of tags."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Format:
-    """A format is recognised when all of ``present`` and none of ``absent`` are in the template."""
+    """A format is recognised if all of ``present`` and none of ``absent`` are in the template."""
 
     name: str
     present: tuple[str, ...]
@@ -49,7 +49,7 @@ _TOOL_FORMATS: Final = (
     _Format("hermes", ("<tool_call>", r"\"arguments\"")),
     _Format("llama3_json", ("<|start_header_id|>", '"parameters": ')),
 )
-"""The first that matches counts."""
+"""The first match wins."""
 
 _REASONING_FORMATS: Final = (
     _Format("harmony", ("<|channel|>", "<|message|>")),
@@ -71,12 +71,12 @@ _REASONING_FORMATS: Final = (
 
 
 def tool_format(template: str) -> str:
-    """Name of the tool call format; empty when none is recognised."""
+    """Name of the tool call format; empty if none is recognised."""
     return _first(_TOOL_FORMATS, template)
 
 
 def reasoning_format(template: str) -> str:
-    """Name of the reasoning format; empty when none is recognised."""
+    """Name of the reasoning format; empty if none is recognised."""
     return _first(_REASONING_FORMATS, template)
 
 

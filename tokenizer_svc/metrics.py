@@ -1,4 +1,4 @@
-"""What the tokenizer counts."""
+"""Prometheus metrics of the tokenizer."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _SECONDS: Final = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0,
 
 
 class TokenizerMetrics:
-    """Its metrics, on a registry of the caller's."""
+    """The metrics, on the caller's registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.render_seconds = Histogram(
-            "pellucid_tokenizer_render_seconds", "Time in chat templates.", buckets=_SECONDS, registry=registry
+            "pellucid_tokenizer_render_seconds", "Time to render chat templates.", buckets=_SECONDS, registry=registry
         )
         self.encode_seconds = Histogram(
             "pellucid_tokenizer_encode_seconds", "Time to encode prompts.", buckets=_SECONDS, registry=registry
         )
-        self.prompt_tokens = Counter("pellucid_tokenizer_prompt_tokens", "Tokens of prompts.", registry=registry)
+        self.prompt_tokens = Counter("pellucid_tokenizer_prompt_tokens", "Prompt tokens rendered.", registry=registry)
         self.rejected = Counter(
-            "pellucid_tokenizer_rejected", "Calls that were answered with an error.", ["reason"], registry=registry
+            "pellucid_tokenizer_rejected", "Calls answered with an error.", ["reason"], registry=registry
         )
-        self._jobs = Gauge("pellucid_tokenizer_jobs", "Calls that run or wait for a thread.", registry=registry)
-        self._template = Info("pellucid_tokenizer_template", "What the chat template can express.", registry=registry)
+        self._jobs = Gauge("pellucid_tokenizer_jobs", "Calls running or waiting for a thread.", registry=registry)
+        self._template = Info("pellucid_tokenizer_template", "Capabilities of the chat template.", registry=registry)
 
     def observe(self, prompt: TokenizedPrompt) -> None:
         self.render_seconds.observe(max(prompt.rendered_at - prompt.started_at, 0))
@@ -39,7 +39,7 @@ class TokenizerMetrics:
 
     @contextmanager
     def counting_rejections(self) -> Iterator[None]:
-        """Count what is raised in the ``with`` block by its name on the wire."""
+        """Count errors raised in the ``with`` block, by their name on the wire."""
         try:
             yield
         except Exception as error:
@@ -51,7 +51,7 @@ class TokenizerMetrics:
         self._jobs.set_function(count)
 
     def describe(self, tokenizer: PromptTokenizer) -> None:
-        """Publish what is known of the chat template."""
+        """Publish the capabilities of the chat template."""
         abilities = asdict(tokenizer.capabilities) if tokenizer.capabilities else {}
         labels = {name: str(value).lower() for name, value in abilities.items() if isinstance(value, bool)}
         self._template.info({"version": tokenizer.template_version, **labels})

@@ -1,4 +1,4 @@
-"""Encodes text as text, whatever it spells."""
+"""Encodes text as plain text, even where it spells control tokens."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _NEVER: Final = "never"
 
 
 class PlainText:
-    """A tokenizer without its control tokens; shares the vocabulary with the one it is made from."""
+    """A tokenizer without its control tokens; shares its vocabulary with the full tokenizer."""
 
     def __init__(self, full: Tokenizer, controls: Mapping[str, int], *, at_start: bool) -> None:
-        """``controls`` are spellings and ids. With ``at_start`` a text gets the space before a first word, if any."""
+        """``controls`` are spellings and ids. With ``at_start``, texts get the space before the first word, if any."""
         self._control_ids = frozenset(controls.values())
         self._spellings = re.compile(f"({'|'.join(map(re.escape, controls))})") if controls else re.compile("(?!)")
         self._tokenizer = Tokenizer(full.model)
@@ -31,7 +31,7 @@ class PlainText:
         self._ids = self._add_tokens(full, controls)
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
-        """Ids of a text, none of them a control token but for those that ``add_special_tokens`` puts around it."""
+        """Ids of a text. Only ``add_special_tokens`` adds control tokens, around the text."""
         encoding = self._encoding(text, add_special_tokens)
         ids = self._right_ids(encoding)
         if not self._became_control(ids, encoding):
@@ -41,14 +41,14 @@ class PlainText:
         return [*around[:leading], *self._spell_out(text), *around[leading:]]
 
     def _add_tokens(self, full: Tokenizer, controls: Mapping[str, int]) -> dict[int, int]:
-        """Add the tokens that are no control tokens. Returns the ids that came out different, with the right ones."""
+        """Add the added tokens that are not control tokens. Returns a map from their ids here to the real ids."""
         added: dict[int, AddedToken] = full.get_added_tokens_decoder()
         self._tokenizer.add_tokens([token for _, token in sorted(added.items()) if token.content not in controls])
         pairs = ((self._tokenizer.token_to_id(token.content), token_id) for token_id, token in added.items())
         return {here: there for here, there in pairs if here is not None and here != there}
 
     def _encoding(self, text: str, add_special_tokens: bool = False) -> Encoding:
-        """Without offsets. See ``Encoder`` for why it is a batch."""
+        """Without offsets. A batch for the reason in ``Encoder``."""
         (encoding,) = self._tokenizer.encode_batch_fast([text], add_special_tokens=add_special_tokens)
         return encoding
 
@@ -56,17 +56,17 @@ class PlainText:
         return [self._ids.get(token_id, token_id) for token_id in encoding.ids]
 
     def _became_control(self, ids: list[int], encoding: Encoding) -> bool:
-        """Whether one of the ids is a control token that was not put around the text."""
+        """Whether one of the ids is a control token inside the text."""
         if self._control_ids.isdisjoint(ids):
             return False
         pairs = zip(ids, encoding.special_tokens_mask, strict=True)
         return any(token_id in self._control_ids and not added for token_id, added in pairs)
 
     def _spell_out(self, text: str) -> list[int]:
-        """For a vocabulary that makes control tokens out of plain text: cut that text into its characters."""
+        """For a vocabulary that merges plain text into control tokens: encode such spellings character by character."""
         parts = self._spellings.split(text)
         ids = self._encode_all(piece for i, part in enumerate(parts) for piece in (part if i % 2 else (part,)))
-        # Where normalization did the spelling, there is nothing else to cut at.
+        # If only normalization made the spelling, its place is unknown: encode the whole text by characters.
         return ids if self._control_ids.isdisjoint(ids) else self._encode_all(text)
 
     def _encode_all(self, pieces: Iterable[str]) -> list[int]:
@@ -75,7 +75,7 @@ class PlainText:
 
 
 def _inside(pre_tokenizer: PreTokenizer) -> PreTokenizer:
-    """The pre-tokenizer for text that does not start the whole: without the space before a first word."""
+    """The pre-tokenizer for text inside a longer one: without the space before the first word."""
     state = json.loads(pre_tokenizer.__getstate__())
     holder = {"model": {"type": "BPE", "vocab": {}, "merges": []}, "pre_tokenizer": _without_first_space(state)}
     inside: PreTokenizer = Tokenizer.from_str(json.dumps(holder)).pre_tokenizer

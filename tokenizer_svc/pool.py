@@ -1,7 +1,7 @@
-"""A bounded number of threads, and a bounded number of jobs that wait for them.
+"""A bounded thread pool with a bounded queue.
 
-Jobs with large inputs have threads of their own, fewer of them: they take long and much memory, and small ones must
-not wait for them.
+Jobs with large inputs have their own, fewer threads: they take long and use much memory, and small jobs must not wait
+for them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ResultT = TypeVar("ResultT")
 
 
 class Pool:
-    """Runs jobs that would hold up the event loop."""
+    """Runs jobs that would block the event loop."""
 
     def __init__(self, workers: int, max_waiting: int) -> None:
         self._small = ThreadPoolExecutor(workers, thread_name_prefix="tokenizer")
@@ -33,13 +33,13 @@ class Pool:
 
     @property
     def num_jobs(self) -> int:
-        """Jobs that run or wait."""
+        """Running and waiting jobs."""
         return self._jobs
 
     async def run(self, job: Callable[[], ResultT], size: int = 0) -> ResultT:
-        """The result of a job. A cancelled caller gives up its place in the queue; a job that runs runs to its end.
+        """The result of a job. Cancelling removes a waiting job from the queue; a running job runs to its end.
 
-        ``size`` is that of its input, as in ``LARGE_INPUT``. Raises ``Overloaded`` when too many wait already.
+        ``size`` is the size of the input, as in ``LARGE_INPUT``. Raises ``Overloaded`` if the queue is full.
         """
         if self._draining:
             raise Unavailable("the tokenizer is shutting down", retry_after=1.0)
@@ -49,13 +49,13 @@ class Pool:
         return await asyncio.wrap_future(future)
 
     async def drain(self) -> None:
-        """Take no new jobs and return when the others are done."""
+        """Refuse new jobs and return when all others are done."""
         self._draining = True
         for executor in (self._small, self._large):
             await asyncio.to_thread(executor.shutdown, wait=True)
 
     def close(self) -> None:
-        """Take no new jobs and cancel those that wait."""
+        """Refuse new jobs and cancel the waiting ones."""
         self._draining = True
         for executor in (self._small, self._large):
             executor.shutdown(wait=False, cancel_futures=True)
@@ -69,7 +69,7 @@ class Pool:
     def _enter(self) -> None:
         with self._lock:
             if self._jobs >= self._max_jobs:
-                raise Overloaded("the tokenizer has too many requests waiting", retry_after=1.0)
+                raise Overloaded("too many requests are waiting for the tokenizer", retry_after=1.0)
             self._jobs += 1
 
     def _leave(self, _future: Future[Any]) -> None:

@@ -1,7 +1,7 @@
-"""Finds out what a chat template can express by rendering small conversations with sentinel words.
+"""Finds the capabilities of a chat template by rendering small conversations with sentinel words.
 
-Reading a template's source says little: templates refuse roles with an exception, drop turns without a word, print
-``None``, print Python's view of a list, and add strings to things that are no strings. So each ability is tried.
+The source of a template does not show them reliably: templates refuse roles with an exception, silently drop turns,
+print ``None``, print the Python form of a list, and concatenate strings with other types. So each capability is tried.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LATER: Final = "QXLATERQX"
 _ANSWER: Final = "QXANSWERQX"
 _RESULT: Final = "QXRESULTQX"
 _TOOL: Final = "qxtoolqx"
-_CALL_ID: Final = "qxcall001"  # Mistral's templates insist on nine letters and digits.
+_CALL_ID: Final = "qxcall001"  # Mistral's templates require nine letters and digits.
 _KEY: Final = "qxkeyqx"
 _VALUE: Final = "qxvalueqx"
 _ARGUMENTS: Final = {_KEY: _VALUE}
@@ -41,16 +41,16 @@ _FULL_TOOL: Final[Turn] = {
 
 
 def probe(template: Template, special_tokens: Mapping[str, str]) -> Capabilities:
-    """Find out what a template can do.
+    """The capabilities of a template.
 
-    Raises ``TemplateFault`` when it cannot render even one user turn, or exceeds a limit at any of the conversations.
+    Raises ``TemplateFault`` if it cannot render a single user turn, or exceeds a limit in any probe.
     """
     return _Probe(template, special_tokens).capabilities()
 
 
 @dataclass(frozen=True, slots=True)
 class _CallForm:
-    """The form in which a template wants an assistant's tool call."""
+    """The form in which a template reads tool calls of the assistant."""
 
     as_object: bool
     content: NullContent
@@ -66,7 +66,7 @@ class _CallForm:
         return with_null_content(turn, self.content)
 
     def is_shown(self, text: str, before: str) -> bool:
-        """Whether name and arguments came into the text as JSON, neither as Python nor as a string in a string."""
+        """Whether the text has name and arguments as JSON, not as Python or as a string in a string."""
         wanted = (_TOOL, _KEY, _VALUE) if self.as_object else (_TOOL, json.dumps(_ARGUMENTS))
         unwanted = (f"'{_KEY}'", "None", "undefined")
         return all(text.count(word) > before.count(word) for word in wanted) and not any(
@@ -75,7 +75,7 @@ class _CallForm:
 
 
 _CALL_FORMS: Final = tuple(itertools.starmap(_CallForm, itertools.product((True, False), NullContent)))
-"""Best first: with objects a template writes the JSON in the form that its model was trained with."""
+"""Best first: with objects, a template writes the JSON as in the model's training."""
 
 
 class _Probe:
@@ -106,7 +106,7 @@ class _Probe:
             arguments_as_object=form is not None and form.as_object,
             strict_alternation=not self._shows(_OTHER, self._turn("user", _OTHER), self._user),
             writes_bos=self._writes_bos(),
-            thinking=reasoning_format(self._template.source) != NONE,
+            reasoning=reasoning_format(self._template.source) != NONE,
             generation_opening=self._generation_opening(),
             answer_end=_after(_ANSWER, self._render(self._user, self._turn("assistant", _ANSWER))),
             call_end=_after(_VALUE, self._render(self._user, form.turn, tools=offered)) if form else "",
@@ -124,13 +124,13 @@ class _Probe:
         return {**fixed, **self._special_tokens, **more}
 
     def _render(self, *messages: Turn, **more: Any) -> str:
-        """What the template writes; empty when it fails."""
+        """The rendered text; empty if the template fails."""
         try:
             return self._template.render(self._variables(messages, **more))
         except (TemplateRefusal, TemplateFault):
             return ""
         except LimitExceeded as error:
-            # With conversations as small as these, the template is broken, and to go on would take as long for each.
+            # A template that exceeds a limit here is broken, and every further probe could take as long.
             raise TemplateFault(f"cannot render a small conversation: {error}") from None
 
     def _reason(self) -> str:
@@ -141,7 +141,7 @@ class _Probe:
         return ""
 
     def _shows(self, sentinel: str, *messages: Turn) -> bool:
-        """Whether it writes the sentinel, and the user turn that each of these conversations has."""
+        """Whether the text has the sentinel and the user turn of the conversation."""
         text = self._render(*messages)
         return sentinel in text and _USER in text
 
@@ -156,7 +156,7 @@ class _Probe:
         return self._turn("assistant", _ANSWER)
 
     def _shows_developer(self) -> bool:
-        """A template that prints any role would print this one, but only one that names it was trained with it."""
+        """Templates that print any role also print this one; only those that name it were trained with it."""
         named = "developer" in self._template.source
         return named and self._shows(_SYSTEM, self._turn("developer", _SYSTEM), self._user)
 
@@ -169,7 +169,7 @@ class _Probe:
         return _TOOL in self._render(self._user, tools=[tool])
 
     def _call_form(self, tools: list[Turn] | None) -> _CallForm | None:
-        """The best form that it shows; None when it shows no calls."""
+        """The best form that the template renders; None if it renders no calls."""
         before = self._render(self._user, tools=tools)
         for form in _CALL_FORMS:
             if form.is_shown(self._render(self._user, form.turn, tools=tools), before):

@@ -1,7 +1,7 @@
-"""Whether a prompt is too long for the model, found before it is encoded where the vocabulary allows that.
+"""Refuses prompts that are too long for the model, before they are encoded where the vocabulary allows that.
 
-Encoding megabytes takes seconds and gigabytes, only to say that they do not fit. A token stands for so many bytes of
-text at most; a text of more bytes than the tokens of a whole context stand for need not be encoded.
+Encoding megabytes takes seconds and gigabytes of memory. A token stands for a maximum number of bytes; a text of more
+bytes than all tokens of the context can stand for is refused without encoding.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from modelfiles.token_spelling import byte_alphabet, byte_fallback_tokens
 from svclib.errors import ContextLengthExceeded
 
 _COMPOSED_BYTES: Final = 4
-"""Normal forms C and KC make at most so many bytes into one: U+1D43A, four bytes, becomes ``G``."""
+"""NFC and NFKC turn at most this many bytes into one: U+1D43A, four bytes, becomes ``G``."""
 _UNKNOWN_BYTES: Final = 4
-"""A character that the vocabulary does not have may be one token, whatever that token's own spelling is."""
+"""An unknown character, of up to this many bytes, may become one token of any spelling."""
 _NEVER_IN_TEXT: Final = bytes((0xC0, 0xC1, *range(0xF5, 0x100)))
-"""UTF-8 has none of these."""
+"""Bytes that never occur in UTF-8."""
 _KEEPING: Final = frozenset({"ByteLevel", "Metaspace", "Digits", "UnicodeScripts"})
-"""Pre-tokenizers that lose nothing of a text."""
+"""Pre-tokenizers that keep all text."""
 _SPLITTING: Final = frozenset({"Split", "Punctuation"})
-"""Pre-tokenizers that lose what they split at if their behaviour is ``Removed``."""
+"""Pre-tokenizers that drop the text they split at if their behaviour is ``Removed``."""
 
 
 class PromptLength:
-    """Knows how many bytes of text a token of one vocabulary stands for at most, if there is such a number."""
+    """Knows the maximum bytes of text per token of a vocabulary, if there is a maximum."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._widest = widest_token(tokenizer)
@@ -58,10 +58,10 @@ def _refuse(length: str, max_tokens: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class WidestToken:
-    """``num_bytes`` are the most bytes of a text that one token stands for, but for bytes that take no token at all.
+    """``num_bytes``: the maximum bytes of text that one token stands for, except bytes that need no token.
 
-    Those are the ``lost`` ones, which the vocabulary does not have, and with ``takes_spaces`` white space, of which
-    some tokens take any amount that stands beside them.
+    Bytes that need no token are the ``lost`` ones, which the vocabulary does not have, and with ``takes_spaces`` white
+    space, because some added tokens strip any amount of white space next to them.
     """
 
     num_bytes: int
@@ -69,7 +69,7 @@ class WidestToken:
     takes_spaces: bool
 
     def fewest_tokens(self, text: str, without: str = "") -> int:
-        """A number of tokens that a text has at least, not counting the ASCII characters in ``without``."""
+        """A lower bound of a text's number of tokens, not counting the ASCII characters in ``without``."""
         if self.takes_spaces:
             text = "".join(text.split())
         counted = text.encode().translate(None, self.lost + without.encode())
@@ -77,7 +77,7 @@ class WidestToken:
 
 
 def widest_token(tokenizer: Tokenizer) -> WidestToken | None:
-    """None where one token may stand for any amount of text, or where that is not known."""
+    """None if one token may stand for any amount of text, or if that is unknown."""
     normalizer, pre_tokenizer = _state(tokenizer.normalizer), _state(tokenizer.pre_tokenizer)
     shrinking, lost = _shrinking(normalizer), _lost(tokenizer.model, pre_tokenizer)
     if shrinking is None or lost is None or (normalizer and lost) or not _keeps_all(pre_tokenizer):
@@ -92,13 +92,13 @@ def widest_token(tokenizer: Tokenizer) -> WidestToken | None:
 
 
 def _state(component: Any) -> dict[str, Any] | None:
-    """A component of a tokenizer as it stands in tokenizer.json."""
+    """A component of a tokenizer as in tokenizer.json."""
     state: dict[str, Any] | None = None if component is None else json.loads(component.__getstate__())
     return state
 
 
 def _parts(state: dict[str, Any] | None, name: str) -> list[dict[str, Any]]:
-    """The steps of a component, those of sequences in their place."""
+    """The steps of a component, with sequences flattened."""
     if state is None:
         return []
     if state["type"] == "Sequence":
@@ -111,7 +111,7 @@ def _is_byte_level(pre_tokenizer: dict[str, Any] | None) -> bool:
 
 
 def _shrinking(normalizer: dict[str, Any] | None) -> int | None:
-    """How many bytes of a text at most become one byte; None: any number."""
+    """Maximum number of bytes of text that normalization turns into one byte; None: unlimited."""
     product = 1
     for part in _parts(normalizer, "normalizers"):
         match part:
@@ -134,7 +134,7 @@ def _keeps_all(pre_tokenizer: dict[str, Any] | None) -> bool:
 
 
 def _lost(model: Any, pre_tokenizer: dict[str, Any] | None) -> bytes | None:
-    """The bytes of text that the model drops. None: it may take any number of characters for one unknown token."""
+    """The bytes that the model drops. None: one unknown token may stand for any number of characters."""
     if not isinstance(model, BPE) or model.continuing_subword_prefix or model.end_of_word_suffix:
         return None
     if _is_byte_level(pre_tokenizer):
@@ -145,6 +145,6 @@ def _lost(model: Any, pre_tokenizer: dict[str, Any] | None) -> bytes | None:
 
 
 def _forms(tokenizer: Tokenizer, token: AddedToken) -> tuple[str, str]:
-    """The texts in which an added token is looked for: as it is, or normalised as the text is."""
+    """The spellings that match an added token: as it is, or normalised like the text."""
     normalizer = tokenizer.normalizer
     return token.content, normalizer.normalize_str(token.content) if normalizer else token.content

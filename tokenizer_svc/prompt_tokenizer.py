@@ -1,4 +1,4 @@
-"""Everything that is loaded for one model, put together: conversations and texts to ids, and back."""
+"""The loaded tokenizer and chat template of one model: conversations and texts to ids, and back."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from tokenizers import AddedToken, Tokenizer
 
 from modelfiles.tokenizer import LoadedTokenizer
+from modelfiles.vocabulary_hash import hash_of_tokenizer
 from svclib.config import SettingsError
 from svclib.errors import InvalidRequest, Unsupported
 from tokenizer_svc import formats
@@ -30,7 +31,7 @@ Compile = Callable[[str], Template]
 
 @dataclass(frozen=True, slots=True)
 class TokenizedPrompt:
-    """A conversation as the model reads it. Times are Unix seconds."""
+    """A rendered and encoded conversation. Times are Unix seconds."""
 
     token_ids: list[int]
     text: str
@@ -44,39 +45,40 @@ class TokenizedPrompt:
 
 @dataclass(frozen=True, slots=True)
 class TagTokens:
-    """The tags around the thinking as token ids."""
+    """The tags around reasoning as token ids."""
 
     start: tuple[int, ...]
     end: tuple[int, ...]
 
 
 class PromptTokenizer:
-    """Holds no state between calls. May be used from several threads at once."""
+    """Stateless between calls. Thread-safe."""
 
     def __init__(self, loaded: LoadedTokenizer, compile_template: Compile) -> None:
-        """Raises ``SettingsError`` for a chat template that cannot be used."""
+        """Raises ``SettingsError`` for an unusable chat template."""
         controls = control_spellings(loaded.tokenizer, "\0".join(loaded.chat_templates.values()))
         self._templates = _compile(loaded, controls, compile_template)
         self._encoder = Encoder(loaded.tokenizer, controls)
         self._length = PromptLength(loaded.tokenizer)
         self._byte_tokens = ByteTokens(loaded.tokenizer, self._encoder)
         self.vocab_size = self._encoder.vocab_size
+        self.vocabulary_hash = hash_of_tokenizer(loaded.tokenizer, self.vocab_size, loaded.unused_ids)
         self.bos_token_id = loaded.bos_token_id
         self.reasoning_tags = {
             name: TagTokens(*(tuple(self._encoder.encode_inside(tag, parse_special_tokens=True)) for tag in tags))
             for name, tags in formats.THINK_TAGS.items()
         }
-        """By the name of the reasoning format."""
+        """By name of the reasoning format."""
         self.eos_token_ids = tuple(dict.fromkeys((*loaded.eos_token_ids, *self._turn_ends(loaded.tokenizer))))
 
     @property
     def template_version(self) -> str:
-        """Hash of the chat template; empty when there is none."""
+        """sha256 of the chat template; empty if there is none."""
         return self._templates["default"].version if self._templates else ""
 
     @property
     def capabilities(self) -> Capabilities | None:
-        """What conversations can hold; None without a chat template."""
+        """Capabilities of the chat template; None if there is none."""
         if not self._templates:
             return None
         plain, with_tools = self._templates["default"].capabilities, self._with_tools.capabilities
@@ -92,7 +94,7 @@ class PromptTokenizer:
 
     @property
     def template_variables(self) -> frozenset[str]:
-        """The variables that the chat template reads; of several templates, those that each of them reads."""
+        """The variables that the chat template reads; with several templates, those that all of them read."""
         read = [template.variables for template in self._templates.values()]
         return frozenset.intersection(*read) if read else frozenset()
 
@@ -121,7 +123,7 @@ class PromptTokenizer:
     def tokenize(
         self, value: str | bytes, param: str, *, add_special_tokens: bool, parse_special_tokens: bool
     ) -> list[int]:
-        """Ids of a text, or of bytes that need not be whole characters. Raises ``InvalidRequest``, naming ``param``."""
+        """Ids of a text, or of bytes that need not be valid UTF-8. Raises ``InvalidRequest``, naming ``param``."""
         if isinstance(value, str):
             return self._encoder.encode(
                 value, add_special_tokens=add_special_tokens, parse_special_tokens=parse_special_tokens
@@ -134,7 +136,7 @@ class PromptTokenizer:
             raise InvalidRequest("this model's vocabulary has no tokens for these bytes", param=param) from None
 
     def detokenize(self, ids: list[int], *, skip_special_tokens: bool) -> str:
-        """The text of some ids. Raises ``InvalidRequest`` for an id that is no token."""
+        """The text of token ids. Raises ``InvalidRequest`` for an id outside the vocabulary."""
         return self._encoder.decode(ids, skip_special_tokens=skip_special_tokens)
 
     @property
@@ -143,7 +145,7 @@ class PromptTokenizer:
         return self._templates.get("tool_use") or self._templates["default"]
 
     def _turn_ends(self, tokenizer: Tokenizer) -> Iterator[int]:
-        """The special tokens with which the templates end an assistant's turn."""
+        """The special tokens with which the templates end an assistant turn."""
         added: dict[int, AddedToken] = tokenizer.get_added_tokens_decoder()
         special = "|".join(re.escape(token.content) for token in added.values() if token.special) or "(?!)"
         for template in self._templates.values():
@@ -156,7 +158,7 @@ class PromptTokenizer:
 
 
 def _goes_on(spelling: str, tokenizer: Tokenizer) -> bool:
-    """Whether a turn goes on after this token: a tag around calls, or harmony's end of one message of a turn.
+    """Whether a turn continues after this token: a tag around calls, or harmony's end of one message of a turn.
 
     Harmony is recognised by its tokens, as llama.cpp does.
     """
@@ -168,7 +170,7 @@ def _goes_on(spelling: str, tokenizer: Tokenizer) -> bool:
 def _compile(loaded: LoadedTokenizer, controls: frozenset[str], compile_template: Compile) -> dict[str, ChatTemplate]:
     sources = {name: source for name, source in loaded.chat_templates.items() if name in ("default", "tool_use")}
     if loaded.chat_templates and "default" not in sources:
-        raise SettingsError(f"there is no chat template 'default' among {', '.join(sorted(loaded.chat_templates))}")
+        raise SettingsError(f"no chat template 'default' among {', '.join(sorted(loaded.chat_templates))}")
     try:
         return {
             name: ChatTemplate(compile_template(source), loaded.special_tokens, controls)

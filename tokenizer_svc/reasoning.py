@@ -1,4 +1,4 @@
-"""Whether the model's answer starts inside its thinking, read from the end of the prompt."""
+"""Whether the output starts inside reasoning, read from the end of the prompt."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ _TAGS: Final = tuple(tag for tags in THINK_TAGS.values() for tag in tags)
 
 
 class ReasoningState(Enum):
-    """Where an answer starts, seen from the thinking."""
+    """Whether the output starts inside reasoning."""
 
     UNDECIDED = "undecided"
-    """The prompt says nothing; the answer may begin with an opening tag."""
+    """The prompt does not decide; the output may start with an opening tag."""
     OPEN = "open"
     CLOSED = "closed"
 
 
 class PromptTail:
-    """Knows where the last turn of a prompt starts, and what the tags after it mean."""
+    """Finds the last turn of a prompt, and reads its reasoning tags."""
 
     def __init__(self, template: str, generation_opening: str, controls: frozenset[str]) -> None:
-        """``generation_opening`` is what the template writes to open an answer; ``controls`` are its control tokens."""
+        """``generation_opening``: the text that starts an assistant turn; ``controls``: spellings of control tokens."""
         self._format = reasoning_format(template)
         self._opening = _before_tags(generation_opening).rstrip()
         self._controls = controls.difference(_TAGS)
 
     def state(self, prompt: str) -> ReasoningState:
-        """The state at the end of a prompt whose last turn is the model's."""
+        """The state at the end of a prompt whose last turn is the assistant's."""
         if not self._format:
             return ReasoningState.CLOSED
         if self._format not in THINK_TAGS:
@@ -37,7 +37,7 @@ class PromptTail:
         opening, closing = THINK_TAGS[self._format]
         tail = self._last_turn(prompt)
         opened, closed = tail.rfind(opening), tail.rfind(closing)
-        if opened == closed:  # Neither is there.
+        if opened == closed:  # Neither tag is there.
             return ReasoningState.UNDECIDED
         return ReasoningState.OPEN if opened > closed else ReasoningState.CLOSED
 

@@ -1,4 +1,4 @@
-"""Runs chat templates in child processes, since nothing else ends a loop or takes memory back."""
+"""Runs chat templates in child processes, because nothing else stops an endless loop or returns its memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OUT_OF_MEMORY: Final = MemoryError.__name__
 
 
 class Renderer:
-    """``workers`` child processes. May be used from several threads; each call waits until a child is free."""
+    """A pool of ``workers`` child processes. Thread-safe; each call waits until a child is free."""
 
     def __init__(self, workers: int, limits: Limits) -> None:
         self._limits = limits
@@ -27,18 +27,18 @@ class Renderer:
         return RenderedTemplate(source, self)
 
     def ask(self, request: bytes) -> str:
-        """The answer to a request of ``template_wire``. Raises what the template raises, and ``LimitExceeded``."""
+        """The answer to a request of ``template_wire``. Raises the template's errors and ``LimitExceeded``."""
         try:
             return unpack_answer(self._answer(request))
         except ChildTimeout:
             raise LimitExceeded(f"the chat template ran for more than {self._limits.seconds:g} seconds") from None
         except ChildDied as error:
             if str(error) != _OUT_OF_MEMORY:
-                raise TemplateFault("the process that ran it ended") from None
+                raise TemplateFault("its child process ended") from None
             raise out_of_memory(self._limits.memory_bytes) from None
 
     def close(self) -> None:
-        """End the children. What runs there ends with ``TemplateFault``."""
+        """Stop the children. Running calls end with ``TemplateFault``."""
         self._children.close()
 
     def _answer(self, request: bytes) -> bytes:
@@ -47,7 +47,7 @@ class Renderer:
         except ChildDied as error:
             if str(error) == _OUT_OF_MEMORY:
                 raise
-        # It may have been killed while it was idle, which is no fault of this template.
+        # The child may have been killed while idle, which is not the template's fault.
         return self._children.call(request, self._limits.seconds)
 
 
@@ -60,7 +60,7 @@ class RenderedTemplate:
         try:
             self._encoded = source.encode()
         except UnicodeEncodeError:
-            raise TemplateFault("it has lone surrogates, which are no text") from None
+            raise TemplateFault("it contains lone surrogates, which are not valid Unicode") from None
         self.variables = frozenset(json.loads(renderer.ask(pack_request(self._encoded, None))))
 
     def render(self, variables: Mapping[str, Any]) -> str:

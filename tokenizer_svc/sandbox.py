@@ -1,7 +1,7 @@
-"""Chat templates as programs: compiled and run in a sandbox, with the environment that transformers gives them.
+"""Compiles and runs chat templates in a sandbox, with the environment of transformers.
 
-Same filters, functions, tags and white space rules as ``transformers.utils.chat_template_utils``, so that a template
-writes here what it writes there. Knows nothing of conversations.
+Filters, functions, tags and white space rules are those of ``transformers.utils.chat_template_utils``, so that a
+template gives the same text. Independent of conversations.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _TEMPLATE_FILE: Final = "<template>"
 
 
 class _Raised(TemplateError):
-    """What ``raise_exception`` raises."""
+    """Raised by ``raise_exception``."""
 
 
 class SandboxedTemplate:
-    """See ``template.Template``. Nothing here ends a loop, or an operation that fills the memory: see ``renderer``."""
+    """See ``template.Template``. Endless loops and excessive memory use are stopped elsewhere: see ``renderer``."""
 
     def __init__(self, source: str, max_chars: int) -> None:
-        """Raises ``TemplateFault`` when the source is no template, and ``MemoryError``."""
+        """Raises ``TemplateFault`` if the source is not a valid template, and ``MemoryError``."""
         self.source = source
         self._max_chars = max_chars
         try:
@@ -47,7 +47,7 @@ class SandboxedTemplate:
             raise TemplateFault(type(error).__name__) from error
 
     def render(self, variables: Mapping[str, Any]) -> str:
-        """Raises ``MemoryError``, too."""
+        """See ``template.Template``. Also raises ``MemoryError``."""
         try:
             return "".join(self._chunks(variables))
         except (LimitExceeded, MemoryError):
@@ -68,7 +68,7 @@ class SandboxedTemplate:
 
 
 class _GenerationTag(jinja2.ext.Extension):
-    """``{% generation %}`` marks assistant text for training; here it is only its content."""
+    """``{% generation %}`` marks assistant text for training; it renders its content."""
 
     tags = {"generation"}  # noqa: RUF012  # jinja's own declaration
 
@@ -92,7 +92,7 @@ class _Dict:
 
 
 class _Namespace(Namespace):
-    """A namespace that holds no underscore names, through which a template could reach the interpreter."""
+    """A namespace without underscore names, through which a template could reach the interpreter."""
 
     def __init__(*args: Any, **kwargs: Any) -> None:
         self, given = args[0], dict(*args[1:], **kwargs)
@@ -107,7 +107,7 @@ class _Namespace(Namespace):
 
 def _check_name(name: object) -> None:
     if isinstance(name, str) and name.startswith("_"):
-        raise SecurityError("a namespace holds no name that starts with an underscore")
+        raise SecurityError("a namespace must not have names that start with an underscore")
 
 
 def _raise_exception(message: object) -> NoReturn:
@@ -121,7 +121,7 @@ def _to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """Jinja's own filter of this name escapes HTML."""
+    """Replaces Jinja's own ``tojson``, which escapes HTML."""
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
@@ -143,7 +143,7 @@ def _environment() -> ImmutableSandboxedEnvironment:
 
 
 def _line(error: Exception) -> int:
-    """The template's line at which an error was raised; 0 when it has none."""
+    """The line of the template that raised an error; 0 if unknown."""
     line, traceback = 0, error.__traceback__
     while traceback is not None:
         if traceback.tb_frame.f_code.co_filename == _TEMPLATE_FILE:

@@ -1,4 +1,4 @@
-"""The tokenizer as a service: what it loads, serves and gives back."""
+"""The tokenizer as a service: loading, serving, shutdown."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class TokenizerService:
         tokenizer_pb2_grpc.add_TokenizerServicer_to_server(self._servicer, server)
 
     async def start(self, _health: Health) -> None:
-        # Its processes start while the tokenizer is loaded.
+        # The child processes start while the tokenizer is loaded.
         settings = self._settings
         limits = limits_of(settings.render_seconds, settings.render_memory_mb, settings.max_prompt_chars)
         self._renderer = Renderer(settings.workers, limits)
         tokenizer = await asyncio.to_thread(_load, self._settings, self._renderer)
         if tokenizer.capabilities is None:
             self._renderer.close()
-        gc.freeze()  # What is loaded stays; collections after large inputs need not look at it.
+        gc.freeze()  # Loaded objects are permanent, so garbage collections after large inputs can skip them.
         self._servicer.use(tokenizer)
         self._metrics.describe(tokenizer)
         log.info(

@@ -1,4 +1,4 @@
-"""Protobuf in, protobuf out: the service of tokenizer.proto."""
+"""The gRPC service of tokenizer.proto."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from protos.v1 import tokenizer_pb2 as pb
 from protos.v1 import tokenizer_pb2_grpc as pb_grpc
 from svclib.errors import ContextLengthExceeded, InvalidRequest, Unavailable
 from svclib.status import unary
+from tokenizer_svc.capabilities import Capabilities
 from tokenizer_svc.conversation import Conversation, Message, Tool, ToolCall
 from tokenizer_svc.metrics import TokenizerMetrics
 from tokenizer_svc.pool import Pool
@@ -18,9 +19,9 @@ from tokenizer_svc.prompt_tokenizer import PromptTokenizer, TokenizedPrompt
 from tokenizer_svc.reasoning import ReasoningState
 
 MAX_INPUTS: Final = 16_384
-"""Most texts in one call of ``Tokenize``."""
+"""Maximum inputs of one call."""
 
-_STATES: Final = {
+_REASONING_STATES: Final = {
     ReasoningState.UNDECIDED: common_pb2.REASONING_STATE_UNDECIDED,
     ReasoningState.OPEN: common_pb2.REASONING_STATE_OPEN,
     ReasoningState.CLOSED: common_pb2.REASONING_STATE_CLOSED,
@@ -30,7 +31,7 @@ ResultT = TypeVar("ResultT")
 
 
 class TokenizerServicer(pb_grpc.TokenizerServicer):
-    """Answers from one loaded tokenizer, which ``use`` sets before the first call."""
+    """Serves one tokenizer, which ``use`` sets before the first call."""
 
     def __init__(self, pool: Pool, metrics: TokenizerMetrics, max_chars: int) -> None:
         self._pool = pool
@@ -39,7 +40,7 @@ class TokenizerServicer(pb_grpc.TokenizerServicer):
         self._loaded: PromptTokenizer | None = None
 
     def use(self, tokenizer: PromptTokenizer) -> None:
-        """Answer from this tokenizer from now on."""
+        """Serve this tokenizer from now on."""
         self._loaded = tokenizer
 
     @unary
@@ -56,7 +57,7 @@ class TokenizerServicer(pb_grpc.TokenizerServicer):
             token_ids=prompt.token_ids,
             text=prompt.text,
             eos_token_ids=self._tokenizer.eos_token_ids,
-            reasoning_state=_STATES[prompt.reasoning_state],
+            reasoning_state=_REASONING_STATES[prompt.reasoning_state],
             template_version=prompt.template_version,
             rendered_at=prompt.rendered_at,
             tokenized_at=prompt.tokenized_at,
@@ -96,7 +97,7 @@ class TokenizerServicer(pb_grpc.TokenizerServicer):
             bos_token_id=tokenizer.bos_token_id,
             eos_token_ids=tokenizer.eos_token_ids,
             template_version=tokenizer.template_version,
-            capabilities=_capabilities(tokenizer),
+            capabilities=_capabilities(tokenizer.capabilities),
             tool_parser=tokenizer.tool_format,
             reasoning_parser=tokenizer.reasoning_format,
             reasoning_tags=[
@@ -104,6 +105,7 @@ class TokenizerServicer(pb_grpc.TokenizerServicer):
                 for name, tags in tokenizer.reasoning_tags.items()
             ],
             template_variables=sorted(tokenizer.template_variables),
+            vocabulary_hash=tokenizer.vocabulary_hash,
         )
 
     @property
@@ -114,9 +116,7 @@ class TokenizerServicer(pb_grpc.TokenizerServicer):
 
     def _check_size(self, size: int, param: str) -> None:
         if size > self._max_chars:
-            raise ContextLengthExceeded(
-                f"{param} have a size of {size}; at most {self._max_chars} are read", param=param
-            )
+            raise ContextLengthExceeded(f"{param} have a size of {size}; the maximum is {self._max_chars}", param=param)
 
     def _render(
         self, conversation: Conversation, inputs: Sequence[str | bytes]
@@ -134,6 +134,7 @@ class TokenizerServicer(pb_grpc.TokenizerServicer):
 
 
 def _conversation(request: pb.RenderRequest) -> Conversation:
+    """Raises ``InvalidRequest`` for a content part without text."""
     return Conversation(
         messages=tuple(_message(message, f"messages[{i}]") for i, message in enumerate(request.messages)),
         tools=tuple(map(_tool, request.tools)),
@@ -142,6 +143,21 @@ def _conversation(request: pb.RenderRequest) -> Conversation:
         template_kwargs=request.chat_template_kwargs_json,
         max_tokens=_optional(request, "max_prompt_tokens", int),
     )
+
+
+def _inputs(request: pb.RenderRequest | pb.TokenizeRequest) -> list[str | bytes]:
+    """Raises ``InvalidRequest`` for too many inputs, and for one without text or bytes."""
+    if len(request.inputs) > MAX_INPUTS:
+        raise InvalidRequest(f"inputs must have at most {MAX_INPUTS} items", param="inputs")
+    return [_input(item, f"inputs[{index}]") for index, item in enumerate(request.inputs)]
+
+
+def _capabilities(capabilities: Capabilities | None) -> pb.TemplateCapabilities | None:
+    """The capabilities that have a field in the contract; None without a chat template."""
+    if capabilities is None:
+        return None
+    names = pb.TemplateCapabilities.DESCRIPTOR.fields_by_name
+    return pb.TemplateCapabilities(**{name: getattr(capabilities, name) for name in names})
 
 
 def _message(message: pb.ChatMessage, param: str) -> Message:
@@ -181,14 +197,8 @@ def _tool(tool: common_pb2.ToolDefinition) -> Tool:
 
 
 def _optional(message: Any, field: str, kind: Callable[[Any], ResultT]) -> ResultT | None:
-    """An optional field of a protobuf message; None when it is absent."""
+    """An optional field of a protobuf message; None if it is absent."""
     return kind(getattr(message, field)) if message.HasField(field) else None
-
-
-def _inputs(request: pb.RenderRequest | pb.TokenizeRequest) -> list[str | bytes]:
-    if len(request.inputs) > MAX_INPUTS:
-        raise InvalidRequest(f"inputs must have at most {MAX_INPUTS} items", param="inputs")
-    return [_input(item, f"inputs[{index}]") for index, item in enumerate(request.inputs)]
 
 
 def _input(item: pb.TokenizeInput, param: str) -> str | bytes:
@@ -199,11 +209,3 @@ def _input(item: pb.TokenizeInput, param: str) -> str | bytes:
             return item.raw
         case None:
             raise InvalidRequest(f"{param} must be a text or raw bytes", param=param)
-
-
-def _capabilities(tokenizer: PromptTokenizer) -> pb.TemplateCapabilities | None:
-    """Those of our record that the contract has; None without a chat template."""
-    if tokenizer.capabilities is None:
-        return None
-    names = pb.TemplateCapabilities.DESCRIPTOR.fields_by_name
-    return pb.TemplateCapabilities(**{name: getattr(tokenizer.capabilities, name) for name in names})

@@ -1,4 +1,4 @@
-"""What a chat template is to the rest of the service. Knows neither how templates are compiled nor where they run."""
+"""The interface of a chat template. Independent of how templates are compiled and where they run."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import Any, Final, Protocol
 GLOBAL_NAMES: Final = frozenset(
     {"range", "dict", "cycler", "joiner", "namespace", "raise_exception", "strftime_now"},
 )
-"""Names of the functions that every template can call."""
+"""Names of the global functions of every template."""
 
 
 class TemplateRefusal(Exception):
-    """The template itself refused with ``raise_exception``; the message is its own sentence."""
+    """The template refused the conversation with ``raise_exception``; the message is the template's."""
 
 
 class TemplateFault(Exception):
-    """The template failed in a way that its author did not foresee. The message names no data of the conversation."""
+    """The template failed unexpectedly. The message contains no data of the conversation."""
 
 
 class Template(Protocol):
-    """A compiled template. May be rendered from several threads at once."""
+    """A compiled template. Thread-safe."""
 
     @property
     def source(self) -> str:
-        """Its text."""
+        """The source text."""
 
     @property
     def variables(self) -> frozenset[str]:
-        """The names that it reads."""
+        """Names of the variables that the template reads."""
 
     def render(self, variables: Mapping[str, Any]) -> str:
-        """What the template writes. Raises ``TemplateRefusal``, ``TemplateFault`` or ``LimitExceeded``.
+        """The rendered text. Raises ``TemplateRefusal``, ``TemplateFault`` or ``LimitExceeded``.
 
         The variables must be plain JSON values.
         """

@@ -1,6 +1,6 @@
 """``python -m tokenizer_svc.template_child memory_bytes chars``: runs chat templates for ``renderer``.
 
-There are several of these processes, so they import little.
+Imports little, because each service has several of these processes.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ _MAX_TEMPLATES: Final = 8
 
 
 class TemplateChild:
-    """Answers requests; keeps the templates that it compiled last."""
+    """Answers requests; caches the last compiled templates."""
 
     def __init__(self, memory_bytes: int, max_chars: int) -> None:
-        """``memory_bytes`` is what a rendering may take; ``serve`` limits it."""
+        """``memory_bytes`` is the memory limit of a rendering, enforced by ``serve``."""
         self._memory_bytes = memory_bytes
         self._compiled = lru_cache(_MAX_TEMPLATES)(lambda source: SandboxedTemplate(source.decode(), max_chars))
         self._at_start = address_space()
 
     def answer(self, message: bytes) -> bytes:
-        """See ``template_wire``. Raises ``MemoryError`` when a template left too little memory for the next one."""
+        """See ``template_wire``. Raises ``MemoryError`` if a template left too little memory for the next one."""
         try:
             return self._answer(message)
         except (TemplateRefusal, TemplateFault, LimitExceeded) as error:
             return pack_error(error)
         except MemoryError as error:
-            error.with_traceback(None)  # It holds what filled the memory.
+            error.with_traceback(None)  # The traceback refers to the objects that filled the memory.
         if not self._has_memory_again():
             raise MemoryError
         return pack_error(out_of_memory(self._memory_bytes))
@@ -54,11 +54,11 @@ class TemplateChild:
         try:
             return pack_text(template.render(variables))
         except UnicodeEncodeError:
-            raise TemplateFault("it writes lone surrogates, which are no text") from None
+            raise TemplateFault("it writes lone surrogates, which are not valid Unicode") from None
 
 
 def main(argv: list[str]) -> None:
-    """Serve until the parent is gone."""
+    """Serve until the parent exits."""
     memory_bytes, chars = map(int, argv)
     serve(TemplateChild(memory_bytes, chars).answer, memory_bytes=memory_bytes)
 

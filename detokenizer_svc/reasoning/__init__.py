@@ -1,4 +1,4 @@
-"""Reasoning formats by name."""
+"""Reasoning parsers by name."""
 
 from __future__ import annotations
 

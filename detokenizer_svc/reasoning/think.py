@@ -1,7 +1,7 @@
-"""Thinking between ``<think>`` and ``</think>`` at the start of the output (DeepSeek-R1, Qwen3 and many others).
+"""Reasoning between ``<think>`` and ``</think>`` at the start of the output (DeepSeek-R1, Qwen3 and many others).
 
-The first closing tag ends the thinking; tags that come later are content. An opening tag that repeats the one in the
-prompt is dropped. White space inside next to the tags, and after the closing one, is dropped.
+The first closing tag ends reasoning; later tags are content. An opening tag that repeats the one in the prompt is
+dropped. White space inside next to the tags, and after the closing tag, is dropped.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 from typing_extensions import override
 
-from detokenizer_svc.deltas import Content, Item, Marker, Reasoning, ThinkingEnd
+from detokenizer_svc.deltas import Content, Item, Marker, Reasoning, ReasoningEnd
 from detokenizer_svc.positions import Span
 from detokenizer_svc.stage import FinishReason, ParserContext, ReasoningState, Stage
 from detokenizer_svc.tags import WHITE_SPACE, TagSearch
@@ -21,7 +21,7 @@ CLOSING: Final = "</think>"
 
 
 class Think(Stage):
-    """States: at the start, thinking, after the closing tag, in the answer."""
+    """States: at the start, in reasoning, after the closing tag, in content."""
 
     markers = frozenset({OPENING, CLOSING})
 
@@ -30,17 +30,17 @@ class Think(Stage):
         self._spans = [Span(0)] if self._inside else []
         self._num_read = 0
         self._space: list[str] = []
-        """At the start: white space that a tag may follow."""
-        self._begun = ""
-        """At the start: what may become an opening tag."""
+        """At the start: white space before a possible tag."""
+        self._partial_tag = ""
+        """At the start: text that may become an opening tag."""
         self._search = TagSearch(CLOSING)
         closed = context.reasoning_state is ReasoningState.CLOSED
         self._state: Callable[[str, list[Item]], str] | None = None if closed else self._at_start
-        """Reads some text, adds what is certain to a list, returns the text that it has not read. None: the answer."""
+        """Reads text, appends unambiguous items to the list, returns the text not read. None: in content."""
 
     @property
     @override
-    def thinking(self) -> Sequence[Span]:
+    def reasoning_spans(self) -> Sequence[Span]:
         return self._spans
 
     @override
@@ -55,58 +55,58 @@ class Think(Stage):
         elif self._inside or item.spelling in self.markers:
             self._read(item.spelling, out)
         else:
-            out += (*self._give_up_start(), item)
+            out += (*self._release_start(), item)
         return out
 
     @override
     def finish(self, reason: FinishReason) -> Iterable[Item]:
         if self._state == self._at_start:
-            return _piece(Reasoning, self._begun) if self._inside else self._give_up_start()
-        return _piece(Reasoning, self._search.finish())
+            return _item(Reasoning, self._partial_tag) if self._inside else self._release_start()
+        return _item(Reasoning, self._search.finish())
 
     def _read(self, text: str, out: list[Item]) -> None:
         self._num_read += len(text)
         while text and self._state is not None:
             text = self._state(text, out)
-        out += _piece(Content, text)
+        out += _item(Content, text)
 
     def _at_start(self, text: str, out: list[Item]) -> str:
-        text = self._begun + text
+        text = self._partial_tag + text
         solid = text.lstrip(WHITE_SPACE)
         self._space.append(text[: len(text) - len(solid)])
-        self._begun = solid if OPENING.startswith(solid) and solid != OPENING else ""
-        if self._begun or not solid:
+        self._partial_tag = solid if OPENING.startswith(solid) and solid != OPENING else ""
+        if self._partial_tag or not solid:
             return ""
         if solid.startswith(OPENING):
             solid = solid[len(OPENING) :]
             if not self._inside:
                 self._spans.append(Span(self._num_read - len(solid)))
         elif not self._inside:
-            out += self._give_up_start()
+            out += self._release_start()
             return solid
-        self._begin_thinking()
+        self._begin_reasoning()
         return solid
 
-    def _begin_thinking(self) -> None:
+    def _begin_reasoning(self) -> None:
         self._inside = True
         self._search.skip_space()
-        self._state = self._thinking
+        self._state = self._in_reasoning
 
-    def _give_up_start(self) -> Iterable[Item]:
-        """There is no thinking, or no longer any: what was held is content."""
+    def _release_start(self) -> Iterable[Item]:
+        """The output starts with content: what was held is content."""
         self._state = None
-        held = "".join(self._space) + self._begun
-        return _piece(Content, held)
+        held = "".join(self._space) + self._partial_tag
+        return _item(Content, held)
 
-    def _thinking(self, text: str, out: list[Item]) -> str:
+    def _in_reasoning(self, text: str, out: list[Item]) -> str:
         found = self._search.feed(text)
-        out += _piece(Reasoning, found.text)
+        out += _item(Reasoning, found.text)
         if found.tag:
             self._spans[-1].end = self._num_read - len(text) + found.end - len(CLOSING)
             self._inside = False
             self._space.clear()
             self._state = self._after_closing
-            out.append(ThinkingEnd())
+            out.append(ReasoningEnd())
         return text[found.end :]
 
     def _after_closing(self, text: str, out: list[Item]) -> str:
@@ -116,5 +116,5 @@ class Think(Stage):
         return ""
 
 
-def _piece(kind: type[Content] | type[Reasoning], text: str) -> Iterable[Item]:
+def _item(kind: type[Content] | type[Reasoning], text: str) -> Iterable[Item]:
     return (kind(text),) if text else ()

@@ -1,4 +1,4 @@
-"""Tool call formats by name."""
+"""Tool parsers by name."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ from detokenizer_svc.tools.call_syntax import CallSyntax
 TOOL_PARSERS: Final[Mapping[str, Callable[[ParserContext], Stage]]] = MappingProxyType({"hermes": hermes.Hermes})
 
 CALL_SYNTAXES: Final[Mapping[str, CallSyntax]] = MappingProxyType({"hermes": hermes.SYNTAX})
-"""Of those formats in which a model can be made to call."""
+"""Call syntaxes of the tool parsers that support forced calls."""

@@ -1,4 +1,4 @@
-"""How a format is written, for whoever makes a model write it; the parser beside it reads more than this."""
+"""How a format writes a call, to force a model to write it; the parser of the format accepts more than this."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import dataclass
 class CallSyntax:
     """A call is ``opening``, ``before_name``, the name, ``before_arguments``, a JSON object, ``closing``.
 
-    It is written as the models were trained to write it, white space included.
+    White space is as in the models' training.
     """
 
     opening: str
-    """Begins a call wherever it stands, so that it stands nowhere else."""
+    """Starts a call at any place, so it cannot occur in other text."""
     before_name: str
     before_arguments: str
     closing: str
     separator: str
-    """Between two calls."""
+    """Text between two calls."""
 
     def call(self, name: str, arguments_json: str) -> str:
         """One call."""

@@ -1,11 +1,11 @@
 """Calls as JSON objects between ``<tool_call>`` and ``</tool_call>`` (Hermes, Qwen2.5, Qwen3 and many others).
 
-The object alone decides where a call ends: tags inside its strings are text, and a closing tag may be missing. After
-one opening tag there may be several calls, as a list or one after the other. What is not the JSON of a call goes back
-to the content, with its opening tag, and reading goes on after it.
+The JSON object alone decides where a call ends: tags inside its strings are text, and the closing tag may be missing.
+After one opening tag there may be several calls, as a list or in sequence. Text that is not the JSON of a call becomes
+content, including the opening tag, and parsing continues after it.
 
-White space after a call is dropped. White space before it stays, unless nothing else is content yet. In thinking,
-which a call ends, it stays only if more thinking follows.
+White space after a call is dropped. White space before a call is kept, unless there is no other content yet. In
+reasoning it is kept only if more reasoning follows the call.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Final
 from typing_extensions import override
 
 from detokenizer_svc.deltas import Content, Item
-from detokenizer_svc.json_value import Reading, skip_space
+from detokenizer_svc.json_tokens import skip_space
+from detokenizer_svc.json_value import ScanState
 from detokenizer_svc.stage import FinishReason, ParserContext, TextStage
 from detokenizer_svc.tags import WHITE_SPACE, TagSearch
 from detokenizer_svc.tools.call_object import CallObject
@@ -36,11 +37,11 @@ SYNTAX: Final = CallSyntax(
 )
 
 _GAP: Final = re.compile(f"[{WHITE_SPACE},]*")
-"""What may stand between two calls after one opening tag."""
+"""What may be between two calls after one opening tag."""
 
 
 class Hermes(TextStage):
-    """States: in the content, after an opening tag, in a call, after a call."""
+    """States: in content, after an opening tag, in a call, after a call."""
 
     markers = frozenset({OPENING, CLOSING})
 
@@ -48,17 +49,17 @@ class Hermes(TextStage):
         self._search = TagSearch(OPENING, CLOSING)
         self._writer = CallWriter(context)
         self._state: Callable[[str, int, list[Item]], int] = self._read_content
-        """Reads on from a place in a text, adds what is certain to a list, returns where it stopped."""
+        """Reads text from an index on, appends unambiguous items to the list, returns the index where it stopped."""
         self._call = CallObject()
         self._raw: list[str] = []
-        """What becomes content if no call comes of it."""
+        """Text that becomes content if it turns out not to be a call."""
         self._in_list = False
         self._closing_due = False
-        """A call has been given since the last tag, and its closing tag has not come."""
-        self._in_thinking = context.in_thinking
+        """A call was emitted since the last tag, and its closing tag has not come yet."""
+        self._in_reasoning = context.in_reasoning
         self._has_text = False
         self._space = ""
-        """White space before calls in thinking."""
+        """White space before calls in reasoning."""
 
     @override
     def read(self, text: str) -> Iterable[Item]:
@@ -75,12 +76,12 @@ class Hermes(TextStage):
             self._leave_gap(out)
         elif self._state != self._read_content:
             self._end_call(out, reason)
-        self._say(self._search.finish(), out)
+        self._emit_content(self._search.finish(), out)
         return out
 
     def _read_content(self, text: str, at: int, out: list[Item]) -> int:
         found = self._search.feed(text, at)
-        self._say(found.text, out)
+        self._emit_content(found.text, out)
         if found.tag == OPENING:
             self._begin_call(found.space, OPENING, out)
             self._in_list = self._closing_due = False
@@ -89,7 +90,7 @@ class Hermes(TextStage):
             self._closing_due = False
             self._search.skip_space()
         elif found.tag == CLOSING:
-            self._say(self._search.plain(found.space + CLOSING), out)
+            self._emit_content(self._search.plain(found.space + CLOSING), out)
         return found.end
 
     def _read_opening(self, text: str, at: int, _out: list[Item]) -> int:
@@ -103,9 +104,9 @@ class Hermes(TextStage):
         return end
 
     def _begin_call(self, space: str, text: str, out: list[Item]) -> None:
-        """A call begins to be read; ``space`` and ``text`` stand before it, and are content if it is none."""
-        if self._has_text and not self._in_thinking:
-            self._say(space, out)
+        """Start to parse a call; ``space`` and ``text`` are before it, and become content if it is not a call."""
+        if self._has_text and not self._in_reasoning:
+            self._emit_content(space, out)
             space = ""
         self._call = CallObject()
         self._writer.begin()
@@ -115,16 +116,16 @@ class Hermes(TextStage):
     def _read_call(self, text: str, at: int, out: list[Item]) -> int:
         end = self._call.feed(text, at)
         out += self._writer.progress(self._call)
-        if not self._writer.given:
+        if not self._writer.emitted:
             self._raw.append(text[at:end])
-        if self._call.reading is not Reading.GOING_ON:
+        if self._call.state is not ScanState.INCOMPLETE:
             self._end_call(out)
         return end
 
     def _end_call(self, out: list[Item], reason: FinishReason | None = None) -> None:
-        """Give the rest of the call, or what stands in its place, if the scan is over or no more text comes."""
+        """Emit the rest of the call, or its text as content, once the scan or the output has ended."""
         out += self._writer.end(self._call, reason)
-        if self._writer.given:
+        if self._writer.emitted:
             self.num_failures += not self._call.usable and reason != "length"
             if self._has_text:
                 self._space = self._space or self._raw[0]
@@ -135,13 +136,13 @@ class Hermes(TextStage):
             self.num_failures += 1
             rest = "".join(self._raw)
         if rest:
-            self._say(self._search.plain(rest), out)
+            self._emit_content(self._search.plain(rest), out)
         self._raw = []
-        is_object = self._call.usable or self._call.reading is Reading.WHOLE
+        is_object = self._call.usable or self._call.state is ScanState.COMPLETE
         self._state = self._read_gap if is_object else self._read_content
 
     def _read_gap(self, text: str, at: int, out: list[Item]) -> int:
-        """After a call: another one may follow, or the end of the list."""
+        """After a call: another call may follow, or the end of the list."""
         end = _after_gap(text, at)
         self._raw.append(text[at:end])
         if end == len(text):
@@ -160,7 +161,7 @@ class Hermes(TextStage):
         self._state = self._read_content
         self._read_content("".join(self._raw), 0, out)
 
-    def _say(self, text: str, out: list[Item]) -> None:
+    def _emit_content(self, text: str, out: list[Item]) -> None:
         if text:
             out.append(Content(self._space + text))
             self._space = ""

@@ -90,6 +90,7 @@ class GenerationBackend:
             deterministic=info.batch_invariant,
             tasks=["generate"],
             supports_constraints=self.grammars.is_supported,
+            vocabulary_hash=self.grammars.vocabulary_hash,
         )
 
     def loads(self) -> engine_pb2.Loads:

@@ -27,6 +27,7 @@ from engine_svc.grammar.store import GrammarStore
 from engine_svc.grammar.threads import DeepThreads
 from engine_svc.grammar.vocabulary import GrammarVocabulary
 from engine_svc.request import Request
+from modelfiles.vocabulary_hash import UNKNOWN
 from svclib.errors import InvalidRequest, Overloaded, Unsupported
 
 MAX_WAITING: Final = 256
@@ -47,6 +48,7 @@ class GrammarCompiler:
         limits: CompileLimits = DEFAULT_LIMITS,
     ) -> None:
         self._work = None if vocabulary is None else _Work(vocabulary, observe, limits)
+        self.vocabulary_hash = UNKNOWN if vocabulary is None else vocabulary.tokens.vocabulary_hash
         self._num_attaching = 0
         self._num_slow = 0
 

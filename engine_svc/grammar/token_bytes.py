@@ -6,11 +6,12 @@ How they are read stands in ``modelfiles.token_table``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from modelfiles.errors import ModelFileError
 from modelfiles.token_table import TokenTable, read_token_table, simulated_table
+from modelfiles.vocabulary_hash import UNKNOWN
 
 
 class VocabularyError(Exception):
@@ -23,6 +24,8 @@ class TokenBytes:
 
     spelled: tuple[bytes, ...]
     special: frozenset[int]
+    vocabulary_hash: str = field(default=UNKNOWN, compare=False)
+    """Of all tokens in the model's files, see ``modelfiles.vocabulary_hash``."""
 
     @classmethod
     def of(cls, tokens: Mapping[int, bytes], special: frozenset[int]) -> TokenBytes:
@@ -48,4 +51,4 @@ def read_token_bytes(path: Path) -> TokenBytes:
 
 def _maskable(table: TokenTable) -> TokenBytes:
     """Tokens that are never written are no text, as special ones."""
-    return TokenBytes(table.spelled, table.special | table.unused)
+    return TokenBytes(table.spelled, table.special | table.unused, table.vocabulary_hash())

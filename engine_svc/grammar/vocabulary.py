@@ -51,7 +51,7 @@ def vocabulary_of(tokens: TokenBytes, size: int) -> GrammarVocabulary:
     """Cut or filled up to the model's size. Takes a second for 150,000 tokens."""
     padding = (b"",) * (size - len(tokens.spelled))
     special = frozenset(token_id for token_id in tokens.special if token_id < size)
-    tokens = TokenBytes((*tokens.spelled, *padding)[:size], special)
+    tokens = TokenBytes((*tokens.spelled, *padding)[:size], special, tokens.vocabulary_hash)
     return GrammarVocabulary(tokens, size, LLTokenizer(_ForLlguidance(tokens)))
 
 

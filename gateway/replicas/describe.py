@@ -54,9 +54,9 @@ def build_model(
 
 
 def _check_vocabularies(tokenizer: TokenizerInfo, engine: EngineInfo, detokenizer: DetokenizerInfo) -> None:
-    """Tokenizer and detokenizer have equal vocabularies; the engine's is the same or larger (padding).
+    """All three services have the same tokens; the engine may have more ids (padding).
 
-    Raises ``Unavailable`` with the numbers.
+    Raises ``Unavailable`` with the numbers of ids, or with the hashes of the tokens if the numbers agree.
     """
     ids, texts = tokenizer.vocab_size, detokenizer.vocab_size
     if ids and texts and ids != texts:
@@ -70,6 +70,22 @@ def _check_vocabularies(tokenizer: TokenizerInfo, engine: EngineInfo, detokenize
                 f"not ready: the {name} has {size} token ids and the engine has {engine.vocab_size}; "
                 "they were started with different models"
             )
+    _check_hashes(tokenizer, engine, detokenizer)
+
+
+def _check_hashes(tokenizer: TokenizerInfo, engine: EngineInfo, detokenizer: DetokenizerInfo) -> None:
+    hashes = {
+        "tokenizer": tokenizer.vocabulary_hash,
+        "engine": engine.vocabulary_hash,
+        "detokenizer": detokenizer.vocabulary_hash,
+    }
+    known = {name: vocabulary_hash for name, vocabulary_hash in hashes.items() if vocabulary_hash}
+    if len(set(known.values())) > 1:
+        different = ", ".join(f"{name} {vocabulary_hash[:12]}" for name, vocabulary_hash in known.items())
+        raise Unavailable(
+            f"not ready: the services have different vocabularies (hashes: {different}); "
+            "they were started with different models"
+        )
 
 
 def _choose(kind: str, wanted: str, suggested: str, known: frozenset[str]) -> str:

@@ -24,6 +24,8 @@ class TokenizerInfo:
     """Every token id is below it; 0: not reported."""
     eos_token_ids: tuple[int, ...] = ()
     """Token ids that end the model's turn."""
+    vocabulary_hash: str = ""
+    """Equal for services with the same tokens; empty: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ class EngineInfo:
     generates: bool = True
     """False for an embedding model."""
     supports_constraints: bool = False
+    vocabulary_hash: str = ""
+    """Equal for services with the same tokens; empty: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +58,5 @@ class DetokenizerInfo:
     """For each tool-call format in which calls can be forced."""
     vocab_size: int = 0
     """Every token id is below it; 0: not reported."""
+    vocabulary_hash: str = ""
+    """Equal for services with the same tokens; empty: unknown."""

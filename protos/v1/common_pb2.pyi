@@ -26,30 +26,30 @@ class _ReasoningState:
 class _ReasoningStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReasoningState.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     REASONING_STATE_UNSPECIFIED: _ReasoningState.ValueType  # 0
-    """Not said."""
+    """Not given."""
     REASONING_STATE_UNDECIDED: _ReasoningState.ValueType  # 1
-    """The prompt says nothing: an opening tag at the start of the answer begins thinking."""
+    """Not decided by the prompt: an opening tag at the start of the output begins reasoning."""
     REASONING_STATE_OPEN: _ReasoningState.ValueType  # 2
-    """The prompt opened the thinking: the answer starts inside it."""
+    """The prompt ends inside reasoning: the output starts with reasoning."""
     REASONING_STATE_CLOSED: _ReasoningState.ValueType  # 3
-    """The prompt closed the thinking, or the model has none: the answer is content."""
+    """The prompt closed the reasoning, or the model has none: the output starts with content."""
 
 class ReasoningState(_ReasoningState, metaclass=_ReasoningStateEnumTypeWrapper):
-    """Where the model's answer starts, seen from its thinking."""
+    """Whether the output starts inside the model's reasoning, as the prompt decides it."""
 
 REASONING_STATE_UNSPECIFIED: ReasoningState.ValueType  # 0
-"""Not said."""
+"""Not given."""
 REASONING_STATE_UNDECIDED: ReasoningState.ValueType  # 1
-"""The prompt says nothing: an opening tag at the start of the answer begins thinking."""
+"""Not decided by the prompt: an opening tag at the start of the output begins reasoning."""
 REASONING_STATE_OPEN: ReasoningState.ValueType  # 2
-"""The prompt opened the thinking: the answer starts inside it."""
+"""The prompt ends inside reasoning: the output starts with reasoning."""
 REASONING_STATE_CLOSED: ReasoningState.ValueType  # 3
-"""The prompt closed the thinking, or the model has none: the answer is content."""
+"""The prompt closed the reasoning, or the model has none: the output starts with content."""
 Global___ReasoningState: _TypeAlias = ReasoningState  # noqa: Y015
 
 @_typing.final
 class Opening(_message.Message):
-    """What travels beside the first entry of a request on a session, whichever service it is for."""
+    """Metadata sent with the first entry of a request on a session, for either service."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -57,9 +57,9 @@ class Opening(_message.Message):
     TIMEOUT_SECONDS_FIELD_NUMBER: _builtins.int
     TRACEPARENT_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """The id of the client's request, as in the `x-request-id` header; for logs, not unique."""
+    """Id of the client's request, as in the `x-request-id` header; for logs, not unique."""
     timeout_seconds: _builtins.float
-    """Seconds until the receiver must end the request with a deadline failure; absent: no deadline."""
+    """Seconds after which the receiver ends the request with a deadline failure; absent: no deadline."""
     traceparent: _builtins.str
     """W3C trace context of the caller; empty: not traced."""
     def __init__(
@@ -81,7 +81,7 @@ Global___Opening: _TypeAlias = Opening  # noqa: Y015
 
 @_typing.final
 class Cancel(_message.Message):
-    """Sent by the client: end this request now; nothing it produces is wanted any more."""
+    """Sent by the client to end a request now. The client drops all further output of it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -98,7 +98,7 @@ Global___Cancel: _TypeAlias = Cancel  # noqa: Y015
 
 @_typing.final
 class End(_message.Message):
-    """Sent by the server as the last entry of a request that did what was asked."""
+    """Sent by the server as the last entry of a request that succeeded."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -115,7 +115,7 @@ Global___End: _TypeAlias = End  # noqa: Y015
 
 @_typing.final
 class Failure(_message.Message):
-    """Sent by the server as the last entry of a request that could not be served."""
+    """Sent by the server as the last entry of a request that failed."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -124,13 +124,13 @@ class Failure(_message.Message):
     PARAM_FIELD_NUMBER: _builtins.int
     RETRY_AFTER_SECONDS_FIELD_NUMBER: _builtins.int
     code: _builtins.str
-    """Name of the error class in svclib/errors.py, for example `invalid_request`."""
+    """Name of the error class in the table of svclib/errors.py, for example `invalid_request`."""
     message: _builtins.str
-    """A sentence for the client; `internal error` for anything unforeseen."""
+    """Error message for the client; `internal error` for an unexpected error."""
     param: _builtins.str
-    """The request field at fault, as the client spelled it; empty: none in particular."""
+    """Path of the invalid request field, as the client spelled it; empty: no particular field."""
     retry_after_seconds: _builtins.float
-    """Seconds after which a retry is sensible; absent: unknown."""
+    """Seconds to wait before a retry; absent: unknown."""
     def __init__(
         self,
         *,
@@ -163,7 +163,7 @@ class TopLogProbs(_message.Message):
 
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The tokens they belong to."""
+        """Token ids, in the same order."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ Global___TopLogProbs: _TypeAlias = TopLogProbs  # noqa: Y015
 
 @_typing.final
 class OutputLogProbs(_message.Message):
-    """Log probabilities of a run of output tokens, from the raw logits. All lists have the same length."""
+    """Log probabilities of consecutive output tokens, from the raw logits. All lists have the same length."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -194,11 +194,11 @@ class OutputLogProbs(_message.Message):
 
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The sampled tokens."""
+        """Sampled token ids."""
 
     @_builtins.property
     def top_logprobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopLogProbs]:
-        """The alternatives at each position; empty messages when none were asked for."""
+        """Most likely tokens at each position; empty messages if none were requested."""
 
     def __init__(
         self,
@@ -217,8 +217,8 @@ Global___OutputLogProbs: _TypeAlias = OutputLogProbs  # noqa: Y015
 
 @_typing.final
 class InputLogProbs(_message.Message):
-    """Log probabilities of a run of prompt tokens, each given those before it, from the raw logits. All lists have the same
-    length.
+    """Log probabilities of consecutive prompt tokens, each given the tokens before it, from the raw logits. All lists have
+    the same length.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -232,11 +232,11 @@ class InputLogProbs(_message.Message):
 
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The tokens."""
+        """Prompt token ids."""
 
     @_builtins.property
     def top_logprobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopLogProbs]:
-        """The most likely tokens at each position; empty messages when none were asked for."""
+        """Most likely tokens at each position; empty messages if none were requested."""
 
     def __init__(
         self,
@@ -264,13 +264,13 @@ class ToolDefinition(_message.Message):
     PARAMETERS_JSON_FIELD_NUMBER: _builtins.int
     STRICT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """The function's name."""
+    """Name of the function."""
     description: _builtins.str
-    """What it does; absent: not given."""
+    """What the function does; absent: not given."""
     parameters_json: _builtins.str
     """JSON Schema of the arguments, as the text of a JSON object; absent: not given."""
     strict: _builtins.bool
-    """Whether the schema must be followed exactly; absent: not given."""
+    """Whether the arguments must match the schema exactly; absent: not given."""
     def __init__(
         self,
         *,

@@ -35,36 +35,36 @@ class FormatRequest(_message.Message):
     SKIP_SPECIAL_TOKENS_FIELD_NUMBER: _builtins.int
     MIN_TOKENS_FIELD_NUMBER: _builtins.int
     NAMED_FUNCTION_FIELD_NUMBER: _builtins.int
-    CALLS_BEHIND_THINKING_FIELD_NUMBER: _builtins.int
+    CALLS_AFTER_REASONING_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """The id of the client's request, for logs."""
+    """Id of the client's request, for logs."""
     reasoning_parser: _builtins.str
-    """Name of the reasoning format; empty: none."""
+    """Name of the reasoning parser; empty: none."""
     reasoning_state: _common_pb2.ReasoningState.ValueType
-    """Where the output starts, seen from the thinking."""
+    """Whether the output starts inside reasoning."""
     tool_parser: _builtins.str
-    """Name of the tool call format; empty: calls are not looked for."""
+    """Name of the tool parser; empty: tool calls are not parsed."""
     skip_special_tokens: _builtins.bool
-    """Leave special tokens out of the text; absent: true."""
+    """Whether special tokens are left out of the text; absent: true."""
     min_tokens: _builtins.int
-    """Tokens before which no stop string ends the output; absent: 0."""
+    """Number of output tokens before a stop string may end the choice; absent: 0."""
     named_function: _builtins.str
-    """The one function that the client made the model call: a call of it ends with `stop`; empty: none."""
-    calls_behind_thinking: _builtins.bool
-    """Calls count only behind the thinking, because only there the output was constrained."""
+    """Function that `tool_choice` names: the finish reason after a call of it is `stop`; empty: none."""
+    calls_after_reasoning: _builtins.bool
+    """Whether tool calls inside reasoning are plain reasoning, because the constraint starts after reasoning ends."""
     @_builtins.property
     def prompt_tail_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The last tokens of the prompt where the output goes on with its text, so that a character begun there can be
-        completed and a first word keeps its space; empty: the output is a text of its own.
+        """Last tokens of the prompt, if the output continues its text: so a character that the prompt cut is completed, and
+        the first word keeps its leading space. Empty: the output starts a new text.
         """
 
     @_builtins.property
     def stop(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Strings that end the answer and are left out of it; inside thinking they are text."""
+        """Stop strings. They end the content and are not part of it; inside reasoning they are plain text."""
 
     @_builtins.property
     def tools(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.ToolDefinition]:
-        """The declared tools; where there are any, only they can be called."""
+        """Declared tools. If there are any, only calls of these are tool calls; empty: calls of any name are."""
 
     def __init__(
         self,
@@ -79,11 +79,11 @@ class FormatRequest(_message.Message):
         skip_special_tokens: _builtins.bool | None = ...,
         min_tokens: _builtins.int | None = ...,
         named_function: _builtins.str = ...,
-        calls_behind_thinking: _builtins.bool = ...,
+        calls_after_reasoning: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_min_tokens", b"_min_tokens", "_skip_special_tokens", b"_skip_special_tokens", "min_tokens", b"min_tokens", "skip_special_tokens", b"skip_special_tokens"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_min_tokens", b"_min_tokens", "_skip_special_tokens", b"_skip_special_tokens", "calls_behind_thinking", b"calls_behind_thinking", "min_tokens", b"min_tokens", "named_function", b"named_function", "prompt_tail_ids", b"prompt_tail_ids", "reasoning_parser", b"reasoning_parser", "reasoning_state", b"reasoning_state", "request_id", b"request_id", "skip_special_tokens", b"skip_special_tokens", "stop", b"stop", "tool_parser", b"tool_parser", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_min_tokens", b"_min_tokens", "_skip_special_tokens", b"_skip_special_tokens", "calls_after_reasoning", b"calls_after_reasoning", "min_tokens", b"min_tokens", "named_function", b"named_function", "prompt_tail_ids", b"prompt_tail_ids", "reasoning_parser", b"reasoning_parser", "reasoning_state", b"reasoning_state", "request_id", b"request_id", "skip_special_tokens", b"skip_special_tokens", "stop", b"stop", "tool_parser", b"tool_parser", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__min_tokens: _TypeAlias = _typing.Literal["min_tokens"]  # noqa: Y015
     _WhichOneofArgType__min_tokens: _TypeAlias = _typing.Literal["_min_tokens", b"_min_tokens"]  # noqa: Y015
@@ -98,7 +98,7 @@ Global___FormatRequest: _TypeAlias = FormatRequest  # noqa: Y015
 
 @_typing.final
 class FormatInput(_message.Message):
-    """More output of the engine for one choice."""
+    """New engine output of one choice."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -107,16 +107,16 @@ class FormatInput(_message.Message):
     FINISH_REASON_FIELD_NUMBER: _builtins.int
     ENDED_BY_TOKEN_FIELD_NUMBER: _builtins.int
     finish_reason: _builtins.str
-    """Why the engine ended the choice: `stop` or `length`; empty: it goes on."""
+    """Finish reason of the engine: `stop` or `length`; empty: the choice is still running."""
     ended_by_token: _builtins.bool
-    """The last token ended the choice and is no text."""
+    """Whether the last token is a stop token, which is not part of the text."""
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """New tokens."""
+        """New token ids, in order."""
 
     @_builtins.property
     def output_logprobs(self) -> _common_pb2.OutputLogProbs:
-        """Their log probabilities; absent: not asked for."""
+        """Log probabilities of these tokens; absent: not requested."""
 
     def __init__(
         self,
@@ -145,13 +145,13 @@ class ToolCallDelta(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     ARGUMENTS_FIELD_NUMBER: _builtins.int
     index: _builtins.int
-    """Which call of this choice, from 0."""
+    """Index of the call within the choice, from 0."""
     id: _builtins.str
-    """Id of the call; only in its first piece."""
+    """Id of the call; only in its first delta."""
     name: _builtins.str
-    """Name of the function; only in its first piece."""
+    """Name of the function; only in the first delta of the call."""
     arguments: _builtins.str
-    """More of the arguments' JSON text."""
+    """Next part of the arguments' JSON text."""
     def __init__(
         self,
         *,
@@ -178,12 +178,12 @@ class Delta(_message.Message):
     REASONING_FIELD_NUMBER: _builtins.int
     TOOL_CALL_FIELD_NUMBER: _builtins.int
     content: _builtins.str
-    """More of the answer."""
+    """Next part of the content."""
     reasoning: _builtins.str
-    """More of the thinking."""
+    """Next part of the reasoning."""
     @_builtins.property
     def tool_call(self) -> Global___ToolCallDelta:
-        """More of a tool call."""
+        """Next part of a tool call."""
 
     def __init__(
         self,
@@ -204,7 +204,7 @@ Global___Delta: _TypeAlias = Delta  # noqa: Y015
 
 @_typing.final
 class TokenAlternative(_message.Message):
-    """An alternative at one position."""
+    """A token at one position, with its log probability."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -212,11 +212,11 @@ class TokenAlternative(_message.Message):
     TOKEN_FIELD_NUMBER: _builtins.int
     LOGPROB_FIELD_NUMBER: _builtins.int
     token_bytes: _builtins.bytes
-    """The token's bytes; empty for a token that is no text."""
+    """Bytes of the token; empty for a special token."""
     token: _builtins.str
-    """The token as text, U+FFFD for bytes that are no character; special tokens spelled out."""
+    """The token as text, with U+FFFD for invalid UTF-8; a special token as it is spelled."""
     logprob: _builtins.float
-    """Natural logarithm of its probability."""
+    """Natural logarithm of the probability."""
     def __init__(
         self,
         *,
@@ -246,7 +246,7 @@ class TokenLogProb(_message.Message):
 
     @_builtins.property
     def top(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenAlternative]:
-        """The most likely ones, best first."""
+        """The most likely tokens, best first."""
 
     def __init__(
         self,
@@ -275,20 +275,20 @@ class FormatEvent(_message.Message):
     COMPLETION_TOKENS_FIELD_NUMBER: _builtins.int
     REASONING_TOKENS_FIELD_NUMBER: _builtins.int
     finish_reason: _builtins.str
-    """Why the choice ended: `stop`, `length` or `tool_calls`; empty: it goes on."""
+    """Finish reason: `stop`, `length` or `tool_calls`; empty: the choice is still running."""
     matched_stop: _builtins.str
-    """The stop string that ended the choice; absent: none did."""
+    """Stop string that ended the choice; absent: none."""
     completion_tokens: _builtins.int
-    """Tokens of the choice, up to and with the one that ended it; with `finish_reason`."""
+    """Number of output tokens, up to and including the one that ended the choice; set with `finish_reason`."""
     reasoning_tokens: _builtins.int
-    """Those of them that were thinking; with `finish_reason`."""
+    """Number of these tokens that are reasoning; set with `finish_reason`."""
     @_builtins.property
     def deltas(self) -> _containers.RepeatedCompositeFieldContainer[Global___Delta]:
-        """In order."""
+        """Deltas, in order."""
 
     @_builtins.property
     def logprobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenLogProb]:
-        """One for each token that has arrived since the last event, when log probabilities were asked for."""
+        """One for each token received since the last event; empty if log probabilities were not requested."""
 
     def __init__(
         self,
@@ -321,7 +321,7 @@ Global___FormatEvent: _TypeAlias = FormatEvent  # noqa: Y015
 
 @_typing.final
 class DetokenizerClientEntry(_message.Message):
-    """One thing that a client says on a session."""
+    """One entry of a client frame."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -331,22 +331,22 @@ class DetokenizerClientEntry(_message.Message):
     CANCEL_FIELD_NUMBER: _builtins.int
     OPENING_FIELD_NUMBER: _builtins.int
     id: _builtins.int
-    """Number of the choice on this session, chosen by the client, never used twice."""
+    """Id of the choice on this session, assigned by the client and never reused."""
     @_builtins.property
     def open(self) -> Global___FormatRequest:
-        """Begins a choice."""
+        """Starts a choice."""
 
     @_builtins.property
     def input(self) -> Global___FormatInput:
-        """Goes to a running choice."""
+        """Input for a running choice."""
 
     @_builtins.property
     def cancel(self) -> _common_pb2.Cancel:
-        """Ends a running choice."""
+        """Cancels a running choice."""
 
     @_builtins.property
     def opening(self) -> _common_pb2.Opening:
-        """Present with `open`."""
+        """Set with `open`."""
 
     def __init__(
         self,
@@ -369,14 +369,14 @@ Global___DetokenizerClientEntry: _TypeAlias = DetokenizerClientEntry  # noqa: Y0
 
 @_typing.final
 class DetokenizerClientFrame(_message.Message):
-    """Everything that was waiting to be said."""
+    """All entries that were waiting when the client wrote the frame."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     ENTRIES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___DetokenizerClientEntry]:
-        """In order."""
+        """Entries, in order."""
 
     def __init__(
         self,
@@ -393,7 +393,7 @@ Global___DetokenizerClientFrame: _TypeAlias = DetokenizerClientFrame  # noqa: Y0
 
 @_typing.final
 class DetokenizerServerEntry(_message.Message):
-    """One thing that the detokenizer says on a session."""
+    """One entry of a server frame."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -402,14 +402,14 @@ class DetokenizerServerEntry(_message.Message):
     END_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
     id: _builtins.int
-    """Number of the choice on this session."""
+    """Id of the choice on this session."""
     @_builtins.property
     def event(self) -> Global___FormatEvent:
         """New formatted output."""
 
     @_builtins.property
     def end(self) -> _common_pb2.End:
-        """The choice is over."""
+        """The choice has ended."""
 
     @_builtins.property
     def failure(self) -> _common_pb2.Failure:
@@ -435,14 +435,14 @@ Global___DetokenizerServerEntry: _TypeAlias = DetokenizerServerEntry  # noqa: Y0
 
 @_typing.final
 class DetokenizerServerFrame(_message.Message):
-    """Everything that was waiting to be said."""
+    """All entries that were waiting when the detokenizer wrote the frame."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     ENTRIES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___DetokenizerServerEntry]:
-        """In order."""
+        """Entries, in order."""
 
     def __init__(
         self,
@@ -459,7 +459,7 @@ Global___DetokenizerServerFrame: _TypeAlias = DetokenizerServerFrame  # noqa: Y0
 
 @_typing.final
 class DetokenizerInfoRequest(_message.Message):
-    """Asks for a description of the detokenizer."""
+    """Request for a description of the detokenizer."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -476,7 +476,9 @@ Global___DetokenizerInfoRequest: _TypeAlias = DetokenizerInfoRequest  # noqa: Y0
 
 @_typing.final
 class CallSyntax(_message.Message):
-    """How a format writes a call: `opening`, `before_name`, the function's name, `before_arguments`, a JSON object, `closing`."""
+    """How a tool call format writes a call: `opening`, `before_name`, the function's name, `before_arguments`, arguments as a
+    JSON object, `closing`.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -508,20 +510,20 @@ class CallSyntax(_message.Message):
     SEPARATOR_FIELD_NUMBER: _builtins.int
     SPECIAL_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     tool_parser: _builtins.str
-    """Name of the tool call format."""
+    """Name of the tool parser."""
     opening: _builtins.str
-    """Begins a call wherever it stands."""
+    """Text that starts a call, at any place in the output."""
     before_name: _builtins.str
-    """Between that and the name."""
+    """Text between `opening` and the name."""
     before_arguments: _builtins.str
-    """Between the name and the arguments."""
+    """Text between the name and the arguments."""
     closing: _builtins.str
-    """Behind the arguments."""
+    """Text after the arguments."""
     separator: _builtins.str
-    """Between two calls."""
+    """Text between two calls."""
     @_builtins.property
     def special_token_ids(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
-        """Special tokens of this vocabulary by their spelling, of those that stand in the above."""
+        """Special tokens of this vocabulary that occur in the fields above: spelling to token id."""
 
     def __init__(
         self,
@@ -544,7 +546,7 @@ Global___CallSyntax: _TypeAlias = CallSyntax  # noqa: Y015
 
 @_typing.final
 class DetokenizerInfo(_message.Message):
-    """The loaded vocabulary and the known formats."""
+    """The loaded vocabulary and the supported parsers."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -552,19 +554,22 @@ class DetokenizerInfo(_message.Message):
     TOOL_PARSERS_FIELD_NUMBER: _builtins.int
     REASONING_PARSERS_FIELD_NUMBER: _builtins.int
     CALL_SYNTAXES_FIELD_NUMBER: _builtins.int
+    VOCABULARY_HASH_FIELD_NUMBER: _builtins.int
     vocab_size: _builtins.int
-    """Number of token ids; every id is below it."""
+    """Number of token ids; every token id is smaller."""
+    vocabulary_hash: _builtins.str
+    """Hash of the tokens, see modelfiles/vocabulary_hash.py; empty: unknown, and not compared."""
     @_builtins.property
     def tool_parsers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Names of the known tool call formats."""
+        """Names of the tool parsers."""
 
     @_builtins.property
     def reasoning_parsers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Names of the known reasoning formats."""
+        """Names of the reasoning parsers."""
 
     @_builtins.property
     def call_syntaxes(self) -> _containers.RepeatedCompositeFieldContainer[Global___CallSyntax]:
-        """Of those tool call formats that can be written as one: so that a model can be made to call."""
+        """Call syntaxes of the tool parsers that have one; only these support a forced call."""
 
     def __init__(
         self,
@@ -573,10 +578,11 @@ class DetokenizerInfo(_message.Message):
         tool_parsers: _abc.Iterable[_builtins.str] | None = ...,
         reasoning_parsers: _abc.Iterable[_builtins.str] | None = ...,
         call_syntaxes: _abc.Iterable[Global___CallSyntax] | None = ...,
+        vocabulary_hash: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_syntaxes", b"call_syntaxes", "reasoning_parsers", b"reasoning_parsers", "tool_parsers", b"tool_parsers", "vocab_size", b"vocab_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_syntaxes", b"call_syntaxes", "reasoning_parsers", b"reasoning_parsers", "tool_parsers", b"tool_parsers", "vocab_size", b"vocab_size", "vocabulary_hash", b"vocabulary_hash"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

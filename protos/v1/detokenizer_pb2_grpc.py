@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class DetokenizerStub:
-    """Turns output tokens into text, reasoning and tool calls.
+    """Turns output tokens into content, reasoning and tool calls.
     """
 
     def __init__(self, channel):
@@ -48,18 +48,18 @@ class DetokenizerStub:
 
 
 class DetokenizerServicer:
-    """Turns output tokens into text, reasoning and tool calls.
+    """Turns output tokens into content, reasoning and tool calls.
     """
 
     def Session(self, request_iterator, context):
-        """One stream for each pair of a gateway worker and a replica; carries many choices at once.
+        """One stream for each pair of a gateway worker and a replica; it carries many choices at once.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetInfo(self, request, context):
-        """Describes the loaded vocabulary and the known formats.
+        """Describes the loaded vocabulary and the supported parsers.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -87,7 +87,7 @@ def add_DetokenizerServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Detokenizer:
-    """Turns output tokens into text, reasoning and tool calls.
+    """Turns output tokens into content, reasoning and tool calls.
     """
 
     @staticmethod

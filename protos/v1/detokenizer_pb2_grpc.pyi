@@ -27,29 +27,29 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class DetokenizerStub:
-    """Turns output tokens into text, reasoning and tool calls."""
+    """Turns output tokens into content, reasoning and tool calls."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> DetokenizerAsyncStub: ...
     Session: _grpc.StreamStreamMultiCallable[_detokenizer_pb2.DetokenizerClientFrame, _detokenizer_pb2.DetokenizerServerFrame]
-    """One stream for each pair of a gateway worker and a replica; carries many choices at once."""
+    """One stream for each pair of a gateway worker and a replica; it carries many choices at once."""
     GetInfo: _grpc.UnaryUnaryMultiCallable[_detokenizer_pb2.DetokenizerInfoRequest, _detokenizer_pb2.DetokenizerInfo]
-    """Describes the loaded vocabulary and the known formats."""
+    """Describes the loaded vocabulary and the supported parsers."""
 
 @_typing.type_check_only
 class DetokenizerAsyncStub(DetokenizerStub):
-    """Turns output tokens into text, reasoning and tool calls."""
+    """Turns output tokens into content, reasoning and tool calls."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Session: _aio.StreamStreamMultiCallable[_detokenizer_pb2.DetokenizerClientFrame, _detokenizer_pb2.DetokenizerServerFrame]  # type: ignore[assignment]
-    """One stream for each pair of a gateway worker and a replica; carries many choices at once."""
+    """One stream for each pair of a gateway worker and a replica; it carries many choices at once."""
     GetInfo: _aio.UnaryUnaryMultiCallable[_detokenizer_pb2.DetokenizerInfoRequest, _detokenizer_pb2.DetokenizerInfo]  # type: ignore[assignment]
-    """Describes the loaded vocabulary and the known formats."""
+    """Describes the loaded vocabulary and the supported parsers."""
 
 class DetokenizerServicer(metaclass=_abc_1.ABCMeta):
-    """Turns output tokens into text, reasoning and tool calls."""
+    """Turns output tokens into content, reasoning and tool calls."""
 
     @_abc_1.abstractmethod
     def Session(
@@ -57,7 +57,7 @@ class DetokenizerServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_detokenizer_pb2.DetokenizerClientFrame],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_detokenizer_pb2.DetokenizerServerFrame], _abc.AsyncIterator[_detokenizer_pb2.DetokenizerServerFrame]]:
-        """One stream for each pair of a gateway worker and a replica; carries many choices at once."""
+        """One stream for each pair of a gateway worker and a replica; it carries many choices at once."""
 
     @_abc_1.abstractmethod
     def GetInfo(
@@ -65,6 +65,6 @@ class DetokenizerServicer(metaclass=_abc_1.ABCMeta):
         request: _detokenizer_pb2.DetokenizerInfoRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_detokenizer_pb2.DetokenizerInfo, _abc.Awaitable[_detokenizer_pb2.DetokenizerInfo]]:
-        """Describes the loaded vocabulary and the known formats."""
+        """Describes the loaded vocabulary and the supported parsers."""
 
 def add_DetokenizerServicer_to_server(servicer: DetokenizerServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -21,7 +21,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class ChoiceConstraint(_message.Message):
-    """One of a list of texts."""
+    """Constrains the output to one text of a list."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -45,7 +45,7 @@ Global___ChoiceConstraint: _TypeAlias = ChoiceConstraint  # noqa: Y015
 
 @_typing.final
 class SamplingParams(_message.Message):
-    """How to choose tokens. An absent field takes the default in its comment; zero is a value."""
+    """How to sample tokens. An absent field has the default in its comment; zero is a value."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -91,56 +91,56 @@ class SamplingParams(_message.Message):
     GRAMMAR_FIELD_NUMBER: _builtins.int
     PROMPT_LOGPROBS_FIELD_NUMBER: _builtins.int
     temperature: _builtins.float
-    """0 chooses the most likely token; absent: 1."""
+    """Sampling temperature; 0: greedy; absent: 1."""
     top_p: _builtins.float
-    """Keep the smallest set of tokens with this probability; 0 means greedy; absent: 1, all."""
+    """Keep the smallest set of most likely tokens whose probabilities sum to this; 0: greedy; absent: 1, all."""
     top_k: _builtins.int
-    """Keep this many tokens; 0, -1 or absent: all."""
+    """Keep this many most likely tokens; 0, -1 or absent: all."""
     min_p: _builtins.float
-    """Keep tokens at least this likely, relative to the best; absent: 0."""
+    """Keep tokens whose probability is at least this fraction of the most likely token's; absent: 0."""
     frequency_penalty: _builtins.float
-    """Subtracted for each occurrence of a token in the output; absent: 0."""
+    """Subtracted from a token's logit for each occurrence in the output; absent: 0."""
     presence_penalty: _builtins.float
-    """Subtracted once for a token that occurs in the output; absent: 0."""
+    """Subtracted once from a token's logit if the token occurs in the output; absent: 0."""
     repetition_penalty: _builtins.float
-    """Divides positive and multiplies negative logits of tokens in prompt and output; absent: 1."""
+    """Divides positive and multiplies negative logits of tokens that occur in prompt or output; absent: 1."""
     max_tokens: _builtins.int
-    """Most tokens to generate for each choice; absent: the rest of the context."""
+    """Maximum output tokens of each choice; absent: the rest of the context."""
     min_tokens: _builtins.int
-    """Tokens to generate before anything may end the choice; absent: 0."""
+    """Number of output tokens before a stop token may end the choice; absent: 0."""
     ignore_eos: _builtins.bool
-    """Go on after an end-of-sequence token; absent: false."""
+    """Whether generation continues after an end-of-sequence token; absent: false."""
     n: _builtins.int
-    """Number of choices for one prompt; absent: 1."""
+    """Number of choices for the prompt; absent: 1."""
     logprobs: _builtins.int
-    """Report log probabilities and this many alternatives for each token; absent: none."""
+    """Return the log probability of each output token and of this many most likely tokens; absent: none."""
     seed: _builtins.int
-    """Start of the noise; the same seed gives the same tokens; absent: one is drawn and reported."""
+    """Seed of the sampling noise; the same seed gives the same tokens; absent: random, and returned in the first event."""
     json_object: _builtins.bool
-    """True: any JSON object."""
+    """True: a JSON object."""
     json_schema: _builtins.str
-    """A JSON value of this JSON Schema, given as text."""
+    """A JSON value that is valid against this JSON Schema, given as text."""
     regex: _builtins.str
-    """A text that this regular expression matches as a whole."""
+    """A text that this regular expression matches in full."""
     grammar: _builtins.str
-    """A text of this grammar, in llguidance's Lark dialect or GBNF. A fault in its first `%json` is named as
+    """A text of this grammar, in llguidance's Lark dialect or GBNF. Errors name the first `%json` schema as
     `grammar.json[0]`, and so on.
     """
     prompt_logprobs: _builtins.int
-    """Report log probabilities and this many alternatives for each prompt token but the first; absent: none. Such a prompt
-    is computed whole, whatever is cached. Choice 0 tells them: they end with it.
+    """Return the log probability of each prompt token but the first, and of this many most likely tokens; absent: none.
+    The whole prompt is then computed, without the prefix cache. Choice 0 reports them; they end when choice 0 ends.
     """
     @_builtins.property
     def stop_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Tokens that end a choice besides the end-of-sequence ones; also with `ignore_eos`."""
+        """Stop tokens besides the end-of-sequence tokens; they also apply with `ignore_eos`."""
 
     @_builtins.property
     def logit_bias(self) -> _containers.ScalarMap[_builtins.int, _builtins.float]:
-        """Added to the logit of a token."""
+        """Token id to the value added to its logit."""
 
     @_builtins.property
     def choice(self) -> Global___ChoiceConstraint:
-        """One of these texts."""
+        """One of the given texts."""
 
     def __init__(
         self,
@@ -236,14 +236,14 @@ Global___SamplingParams: _TypeAlias = SamplingParams  # noqa: Y015
 
 @_typing.final
 class SimulatedStep(_message.Message):
-    """What one step of a simulated model emits."""
+    """Output of one step of a simulated model."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     TOKEN_IDS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The tokens of the step; may be empty."""
+        """Token ids of the step; may be empty."""
 
     def __init__(
         self,
@@ -260,7 +260,7 @@ Global___SimulatedStep: _TypeAlias = SimulatedStep  # noqa: Y015
 
 @_typing.final
 class SimulatedScript(_message.Message):
-    """What a simulated model answers."""
+    """Script of a simulated model: the output to generate."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -269,14 +269,14 @@ class SimulatedScript(_message.Message):
     DELAY_MS_FIELD_NUMBER: _builtins.int
     FINISH_FIELD_NUMBER: _builtins.int
     repeat: _builtins.int
-    """How often to play the steps; absent: 1."""
+    """Number of times the steps are run; absent: 1."""
     delay_ms: _builtins.float
-    """Pause before each step, milliseconds; absent: 0."""
+    """Delay before each step, milliseconds; absent: 0."""
     finish: _builtins.str
-    """`stop`: an end-of-sequence token follows the last step; `length`: nothing does; absent: `stop`."""
+    """`stop`: an end-of-sequence token follows the last step; `length`: none does; absent: `stop`."""
     @_builtins.property
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___SimulatedStep]:
-        """The steps, in order."""
+        """Steps, in order."""
 
     def __init__(
         self,
@@ -307,7 +307,7 @@ Global___SimulatedScript: _TypeAlias = SimulatedScript  # noqa: Y015
 
 @_typing.final
 class GenerateRequest(_message.Message):
-    """A prompt to be continued."""
+    """A generation request."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -322,45 +322,46 @@ class GenerateRequest(_message.Message):
     OUTPUT_IDS_FIELD_NUMBER: _builtins.int
     CHOICE_INDEX_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """The id of the client's request, for logs and records."""
+    """Id of the client's request, for logs and records."""
     reasoning_state: _common_pb2.ReasoningState.ValueType
-    """With a constraint: where the output starts, seen from the thinking, which is free. Absent or CLOSED: the constraint
-    holds from the first token. OPEN: from behind the closing tag. UNDECIDED: from behind the closing tag when the
-    output begins with the opening one, else from the first token.
+    """With a constraint: whether the output starts inside reasoning, to which the constraint does not apply. Absent or
+    CLOSED: the constraint applies from the first token. OPEN: it applies after the closing tag. UNDECIDED: it applies
+    after the closing tag if the output starts with the opening tag, else from the first token.
     """
     choice_index: _builtins.int
-    """Which choice of the client's request this is, from 0: it draws the noise of that choice, so that it goes on by itself as
-    it would have beside the others. Its output is told as that of choice 0. Only with one choice; absent: 0.
+    """Index of this choice in the client's request, from 0. It selects the sampling noise of that choice, so that a
+    choice resumed alone gives the same tokens as among the others. Its chunks have index 0. Only with one choice;
+    absent: 0.
     """
     @_builtins.property
     def input_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The prompt."""
+        """Token ids of the prompt."""
 
     @_builtins.property
     def sampling_params(self) -> Global___SamplingParams:
-        """How to continue it."""
+        """Sampling parameters."""
 
     @_builtins.property
     def eos_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Tokens that end a choice unless `ignore_eos`."""
+        """End-of-sequence tokens: they end a choice unless `ignore_eos` is set."""
 
     @_builtins.property
     def simulate(self) -> Global___SimulatedScript:
-        """Only for a simulated model: what to answer."""
+        """Script of the output; only for a simulated model."""
 
     @_builtins.property
     def reasoning_start_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The tokens of the tag that opens the thinking."""
+        """Token ids of the tag that opens reasoning."""
 
     @_builtins.property
     def reasoning_end_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The tokens of the tag that closes it."""
+        """Token ids of the tag that closes reasoning."""
 
     @_builtins.property
     def output_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Tokens that the request has generated before, perhaps elsewhere. It goes on after them as if they were its own: they
-        count for `max_tokens`, `min_tokens`, penalties and the noise of the seed, and are not told again. Only with one
-        choice.
+        """Output tokens that another replica has already generated for this request. Generation continues after them: they
+        count for `max_tokens`, `min_tokens`, penalties and the position of the seeded noise, and are not sent again. Only
+        with one choice.
         """
 
     def __init__(
@@ -394,8 +395,8 @@ Global___GenerateRequest: _TypeAlias = GenerateRequest  # noqa: Y015
 
 @_typing.final
 class StopChoices(_message.Message):
-    """Sent while a request runs: these choices need no more tokens; the others go on. A list, because several may stop
-    before the next frame is written and inputs are merged.
+    """Sent while a request runs, to stop some of its choices; the others continue. A list, because inputs that wait for the
+    next frame are merged.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -403,7 +404,7 @@ class StopChoices(_message.Message):
     INDICES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def indices(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Which choices."""
+        """Indices of the choices to stop."""
 
     def __init__(
         self,
@@ -430,18 +431,18 @@ class GenerateChunk(_message.Message):
     FINISH_REASON_FIELD_NUMBER: _builtins.int
     MATCHED_TOKEN_ID_FIELD_NUMBER: _builtins.int
     index: _builtins.int
-    """Which choice, from 0."""
+    """Index of the choice, from 0."""
     finish_reason: _builtins.str
-    """Why the choice ended: `stop` or `length`; empty: it goes on."""
+    """Finish reason: `stop` or `length`; empty: the choice is still running."""
     matched_token_id: _builtins.int
-    """This token did."""
+    """Stop token that ended the choice."""
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """New tokens, in order; a token that ended the choice is included."""
+        """New token ids, in order, including the stop token that ended the choice."""
 
     @_builtins.property
     def output_logprobs(self) -> _common_pb2.OutputLogProbs:
-        """Their log probabilities; absent: not asked for."""
+        """Log probabilities of these tokens; absent: not requested."""
 
     def __init__(
         self,
@@ -464,7 +465,7 @@ Global___GenerateChunk: _TypeAlias = GenerateChunk  # noqa: Y015
 
 @_typing.final
 class RequestStats(_message.Message):
-    """Times and counts of one request, sent with its last chunk. Times are Unix seconds; 0: did not happen."""
+    """Timestamps and counts of one request, sent with its last chunk. Timestamps are Unix seconds; 0: did not happen."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -474,15 +475,15 @@ class RequestStats(_message.Message):
     LAST_TOKEN_AT_FIELD_NUMBER: _builtins.int
     PREEMPTIONS_FIELD_NUMBER: _builtins.int
     queue_enter_at: _builtins.float
-    """Handed to the scheduler."""
+    """When the request entered the scheduler's queue."""
     prefill_start_at: _builtins.float
-    """First scheduled."""
+    """When the request was first scheduled."""
     first_token_at: _builtins.float
-    """First token sampled."""
+    """When the first token was sampled."""
     last_token_at: _builtins.float
-    """Last token sampled."""
+    """When the last token was sampled."""
     preemptions: _builtins.int
-    """Times its blocks were taken away to let an older request go on."""
+    """Number of preemptions."""
     def __init__(
         self,
         *,
@@ -502,7 +503,7 @@ Global___RequestStats: _TypeAlias = RequestStats  # noqa: Y015
 
 @_typing.final
 class GenerateEvent(_message.Message):
-    """What happened to a request in one step, or in several when the reader was slow."""
+    """Output of a request in one step, or in several steps if the reader is slow."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -513,22 +514,24 @@ class GenerateEvent(_message.Message):
     STATS_FIELD_NUMBER: _builtins.int
     INPUT_LOGPROBS_FIELD_NUMBER: _builtins.int
     prompt_tokens: _builtins.int
-    """Tokens in the prompt; in the first event."""
+    """Number of prompt tokens; in the first event."""
     cached_tokens: _builtins.int
-    """Prompt tokens whose keys and values came from the cache; in the first event."""
+    """Number of prompt tokens whose KV cache blocks came from the prefix cache; in the first event."""
     seed: _builtins.int
-    """The seed in use, given or drawn; in the first event."""
+    """Seed in use, given or random; in the first event."""
     @_builtins.property
     def chunks(self) -> _containers.RepeatedCompositeFieldContainer[Global___GenerateChunk]:
-        """New output, in order. A slow reader finds several chunks of a choice in one event."""
+        """New output, in order. With a slow reader, an event may hold several chunks of one choice."""
 
     @_builtins.property
     def stats(self) -> Global___RequestStats:
-        """In the last event."""
+        """Timestamps and counts; in the last event."""
 
     @_builtins.property
     def input_logprobs(self) -> _common_pb2.InputLogProbs:
-        """Log probabilities of the next prompt tokens, from the second on; as they are computed, before any output."""
+        """Log probabilities of the next prompt tokens, starting with the second token; sent as they are computed, before any
+        output.
+        """
 
     def __init__(
         self,
@@ -565,7 +568,7 @@ Global___GenerateEvent: _TypeAlias = GenerateEvent  # noqa: Y015
 
 @_typing.final
 class EngineClientEntry(_message.Message):
-    """One thing that a client says on a session."""
+    """One entry of a client frame."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -575,22 +578,22 @@ class EngineClientEntry(_message.Message):
     CANCEL_FIELD_NUMBER: _builtins.int
     OPENING_FIELD_NUMBER: _builtins.int
     id: _builtins.int
-    """Number of the request on this session, chosen by the client, never used twice."""
+    """Id of the request on this session, assigned by the client and never reused."""
     @_builtins.property
     def open(self) -> Global___GenerateRequest:
-        """Begins a request."""
+        """Starts a request."""
 
     @_builtins.property
     def input(self) -> Global___StopChoices:
-        """Goes to a running request."""
+        """Input for a running request."""
 
     @_builtins.property
     def cancel(self) -> _common_pb2.Cancel:
-        """Ends a running request."""
+        """Cancels a running request."""
 
     @_builtins.property
     def opening(self) -> _common_pb2.Opening:
-        """Present with `open`."""
+        """Set with `open`."""
 
     def __init__(
         self,
@@ -613,14 +616,14 @@ Global___EngineClientEntry: _TypeAlias = EngineClientEntry  # noqa: Y015
 
 @_typing.final
 class EngineClientFrame(_message.Message):
-    """Everything that was waiting to be said."""
+    """All entries that were waiting when the client wrote the frame."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     ENTRIES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___EngineClientEntry]:
-        """In order."""
+        """Entries, in order."""
 
     def __init__(
         self,
@@ -637,7 +640,7 @@ Global___EngineClientFrame: _TypeAlias = EngineClientFrame  # noqa: Y015
 
 @_typing.final
 class EngineServerEntry(_message.Message):
-    """One thing that the engine says on a session."""
+    """One entry of a server frame."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -646,14 +649,14 @@ class EngineServerEntry(_message.Message):
     END_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
     id: _builtins.int
-    """Number of the request on this session."""
+    """Id of the request on this session."""
     @_builtins.property
     def event(self) -> Global___GenerateEvent:
-        """Something happened."""
+        """New output."""
 
     @_builtins.property
     def end(self) -> _common_pb2.End:
-        """The request is over."""
+        """The request has ended."""
 
     @_builtins.property
     def failure(self) -> _common_pb2.Failure:
@@ -679,14 +682,14 @@ Global___EngineServerEntry: _TypeAlias = EngineServerEntry  # noqa: Y015
 
 @_typing.final
 class EngineServerFrame(_message.Message):
-    """Everything that was waiting to be said."""
+    """All entries that were waiting when the engine wrote the frame."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     ENTRIES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___EngineServerEntry]:
-        """In order."""
+        """Entries, in order."""
 
     def __init__(
         self,
@@ -703,14 +706,14 @@ Global___EngineServerFrame: _TypeAlias = EngineServerFrame  # noqa: Y015
 
 @_typing.final
 class TokenizedInput(_message.Message):
-    """A text to be embedded."""
+    """A text to embed."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     INPUT_IDS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def input_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Its tokens, with those that the model wants around a text."""
+        """Token ids of the text, including the special tokens that the model expects around a text."""
 
     def __init__(
         self,
@@ -727,7 +730,7 @@ Global___TokenizedInput: _TypeAlias = TokenizedInput  # noqa: Y015
 
 @_typing.final
 class EmbedRequest(_message.Message):
-    """Texts to be turned into vectors."""
+    """Texts to embed."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -737,18 +740,18 @@ class EmbedRequest(_message.Message):
     NORMALIZE_FIELD_NUMBER: _builtins.int
     DIMENSIONS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """The id of the client's request, for logs and records."""
+    """Id of the client's request, for logs and records."""
     pooling: _builtins.str
-    """Which token's vector stands for a text: `cls` the first one's, `last` the last one's, `mean` the mean of all; absent:
-    as the model's files say.
+    """Pooling: `cls` takes the first token's vector, `last` the last token's, `mean` the mean of all tokens' vectors;
+    absent: as in the model's files.
     """
     normalize: _builtins.bool
-    """Bring each vector to length 1; absent: true."""
+    """Whether vectors are L2-normalised; absent: true."""
     dimensions: _builtins.int
-    """Keep so many numbers of each vector, from its beginning, before it is brought to length 1; absent: all."""
+    """Truncate vectors to this many leading dimensions, before normalisation; absent: all."""
     @_builtins.property
     def inputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenizedInput]:
-        """The texts."""
+        """Texts to embed."""
 
     def __init__(
         self,
@@ -780,17 +783,17 @@ Global___EmbedRequest: _TypeAlias = EmbedRequest  # noqa: Y015
 
 @_typing.final
 class Embedding(_message.Message):
-    """The vector of one text."""
+    """Embedding of one text."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     VALUES_FIELD_NUMBER: _builtins.int
     PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
     prompt_tokens: _builtins.int
-    """Tokens of the text."""
+    """Number of tokens in the text."""
     @_builtins.property
     def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
-        """As many numbers as `embedding_dim`."""
+        """The vector, of `embedding_dim` values."""
 
     def __init__(
         self,
@@ -808,17 +811,17 @@ Global___Embedding: _TypeAlias = Embedding  # noqa: Y015
 
 @_typing.final
 class EmbedResponse(_message.Message):
-    """The vectors of all texts."""
+    """Embeddings of all texts."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     EMBEDDINGS_FIELD_NUMBER: _builtins.int
     EMBEDDING_DIM_FIELD_NUMBER: _builtins.int
     embedding_dim: _builtins.int
-    """Numbers in each vector."""
+    """Dimensions of each vector."""
     @_builtins.property
     def embeddings(self) -> _containers.RepeatedCompositeFieldContainer[Global___Embedding]:
-        """One for each input, in order."""
+        """One embedding for each input, in order."""
 
     def __init__(
         self,
@@ -836,7 +839,7 @@ Global___EmbedResponse: _TypeAlias = EmbedResponse  # noqa: Y015
 
 @_typing.final
 class ModelInfoRequest(_message.Message):
-    """Asks for a description of the model."""
+    """Request for a description of the model."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -870,35 +873,38 @@ class ModelInfo(_message.Message):
     TASKS_FIELD_NUMBER: _builtins.int
     SUPPORTS_CONSTRAINTS_FIELD_NUMBER: _builtins.int
     DETERMINISTIC_FIELD_NUMBER: _builtins.int
+    VOCABULARY_HASH_FIELD_NUMBER: _builtins.int
     model_path: _builtins.str
-    """Folder, file or name it was loaded from."""
+    """Folder, file or name that the model was loaded from."""
     model_type: _builtins.str
-    """Architecture family, for example `llama`; `simulated` for the simulated model."""
+    """Model type, for example `llama`; `simulated` for the simulated model."""
     max_context_length: _builtins.int
-    """Most tokens of prompt and output together."""
+    """Maximum tokens of prompt and output together."""
     vocab_size: _builtins.int
-    """Number of token ids; every id is below it."""
+    """Number of logits; every token id is smaller. Often larger than the tokenizer's number of ids."""
     simulated: _builtins.bool
-    """It answers from scripts instead of weights."""
+    """Whether this is the simulated model, which generates from scripts instead of weights."""
     dtype: _builtins.str
-    """What activations are multiplied as: `float32`, `bfloat16`, `int16` or `int8`."""
+    """Compute type of the matrix products: `float32`, `bfloat16`, `int16` or `int8`."""
     block_size: _builtins.int
-    """Tokens in one cache block."""
+    """Tokens in one KV cache block."""
     num_blocks: _builtins.int
-    """Cache blocks in all."""
+    """Number of KV cache blocks."""
     max_num_seqs: _builtins.int
-    """Most sequences in one step."""
+    """Maximum sequences per step."""
     supports_constraints: _builtins.bool
-    """Its vocabulary is known, so that constraints can be asked for."""
+    """Whether constraints are supported, which needs the bytes of every token."""
     deterministic: _builtins.bool
-    """What a request gets is a function of the request alone, whatever runs beside it."""
+    """Whether results are batch-invariant: the output of a request depends on the request alone."""
+    vocabulary_hash: _builtins.str
+    """Hash of the tokens, see modelfiles/vocabulary_hash.py; empty: unknown, and not compared."""
     @_builtins.property
     def eos_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """End-of-sequence tokens named by the weights."""
+        """End-of-sequence tokens from the model's configuration."""
 
     @_builtins.property
     def tasks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What it can be asked for: `generate` or `embed`. A model that embeds has no cache blocks and no sequences."""
+        """Supported tasks: `generate` or `embed`. An embedding model has no KV cache blocks and no sequences."""
 
     def __init__(
         self,
@@ -916,10 +922,11 @@ class ModelInfo(_message.Message):
         tasks: _abc.Iterable[_builtins.str] | None = ...,
         supports_constraints: _builtins.bool = ...,
         deterministic: _builtins.bool = ...,
+        vocabulary_hash: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["block_size", b"block_size", "deterministic", b"deterministic", "dtype", b"dtype", "eos_token_ids", b"eos_token_ids", "max_context_length", b"max_context_length", "max_num_seqs", b"max_num_seqs", "model_path", b"model_path", "model_type", b"model_type", "num_blocks", b"num_blocks", "simulated", b"simulated", "supports_constraints", b"supports_constraints", "tasks", b"tasks", "vocab_size", b"vocab_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["block_size", b"block_size", "deterministic", b"deterministic", "dtype", b"dtype", "eos_token_ids", b"eos_token_ids", "max_context_length", b"max_context_length", "max_num_seqs", b"max_num_seqs", "model_path", b"model_path", "model_type", b"model_type", "num_blocks", b"num_blocks", "simulated", b"simulated", "supports_constraints", b"supports_constraints", "tasks", b"tasks", "vocab_size", b"vocab_size", "vocabulary_hash", b"vocabulary_hash"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -927,7 +934,7 @@ Global___ModelInfo: _TypeAlias = ModelInfo  # noqa: Y015
 
 @_typing.final
 class LoadsRequest(_message.Message):
-    """Asks for the load."""
+    """Request for the current load."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -953,13 +960,13 @@ class Loads(_message.Message):
     NUM_FREE_BLOCKS_FIELD_NUMBER: _builtins.int
     NUM_BLOCKS_FIELD_NUMBER: _builtins.int
     num_running_reqs: _builtins.int
-    """Sequences being computed."""
+    """Running sequences."""
     num_waiting_reqs: _builtins.int
-    """Sequences waiting for a place."""
+    """Waiting sequences."""
     num_free_blocks: _builtins.int
-    """Cache blocks that no sequence uses; cached ones are among them."""
+    """KV cache blocks that no sequence uses, including evictable blocks of the prefix cache."""
     num_blocks: _builtins.int
-    """Cache blocks in all."""
+    """Number of KV cache blocks."""
     def __init__(
         self,
         *,

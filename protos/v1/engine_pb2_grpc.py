@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class EngineStub:
-    """Turns prompt tokens into output tokens, or texts into vectors.
+    """Generates output tokens from prompt tokens, or embeds texts.
     """
 
     def __init__(self, channel):
@@ -58,18 +58,18 @@ class EngineStub:
 
 
 class EngineServicer:
-    """Turns prompt tokens into output tokens, or texts into vectors.
+    """Generates output tokens from prompt tokens, or embeds texts.
     """
 
     def Session(self, request_iterator, context):
-        """One stream for each pair of a gateway worker and a replica; carries many requests at once.
+        """One stream for each pair of a gateway worker and a replica; it carries many requests at once.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Embed(self, request, context):
-        """Turns texts into vectors, with a model that embeds. Leaving the call gives it up.
+        """Embeds texts, with an embedding model. Cancelling the call aborts it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -83,7 +83,7 @@ class EngineServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetLoads(self, request, context):
-        """The replica's load now.
+        """Returns the replica's current load.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -121,7 +121,7 @@ def add_EngineServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Engine:
-    """Turns prompt tokens into output tokens, or texts into vectors.
+    """Generates output tokens from prompt tokens, or embeds texts.
     """
 
     @staticmethod

@@ -27,37 +27,37 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class EngineStub:
-    """Turns prompt tokens into output tokens, or texts into vectors."""
+    """Generates output tokens from prompt tokens, or embeds texts."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> EngineAsyncStub: ...
     Session: _grpc.StreamStreamMultiCallable[_engine_pb2.EngineClientFrame, _engine_pb2.EngineServerFrame]
-    """One stream for each pair of a gateway worker and a replica; carries many requests at once."""
+    """One stream for each pair of a gateway worker and a replica; it carries many requests at once."""
     Embed: _grpc.UnaryUnaryMultiCallable[_engine_pb2.EmbedRequest, _engine_pb2.EmbedResponse]
-    """Turns texts into vectors, with a model that embeds. Leaving the call gives it up."""
+    """Embeds texts, with an embedding model. Cancelling the call aborts it."""
     GetModelInfo: _grpc.UnaryUnaryMultiCallable[_engine_pb2.ModelInfoRequest, _engine_pb2.ModelInfo]
     """Describes the loaded model and its limits."""
     GetLoads: _grpc.UnaryUnaryMultiCallable[_engine_pb2.LoadsRequest, _engine_pb2.Loads]
-    """The replica's load now."""
+    """Returns the replica's current load."""
 
 @_typing.type_check_only
 class EngineAsyncStub(EngineStub):
-    """Turns prompt tokens into output tokens, or texts into vectors."""
+    """Generates output tokens from prompt tokens, or embeds texts."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Session: _aio.StreamStreamMultiCallable[_engine_pb2.EngineClientFrame, _engine_pb2.EngineServerFrame]  # type: ignore[assignment]
-    """One stream for each pair of a gateway worker and a replica; carries many requests at once."""
+    """One stream for each pair of a gateway worker and a replica; it carries many requests at once."""
     Embed: _aio.UnaryUnaryMultiCallable[_engine_pb2.EmbedRequest, _engine_pb2.EmbedResponse]  # type: ignore[assignment]
-    """Turns texts into vectors, with a model that embeds. Leaving the call gives it up."""
+    """Embeds texts, with an embedding model. Cancelling the call aborts it."""
     GetModelInfo: _aio.UnaryUnaryMultiCallable[_engine_pb2.ModelInfoRequest, _engine_pb2.ModelInfo]  # type: ignore[assignment]
     """Describes the loaded model and its limits."""
     GetLoads: _aio.UnaryUnaryMultiCallable[_engine_pb2.LoadsRequest, _engine_pb2.Loads]  # type: ignore[assignment]
-    """The replica's load now."""
+    """Returns the replica's current load."""
 
 class EngineServicer(metaclass=_abc_1.ABCMeta):
-    """Turns prompt tokens into output tokens, or texts into vectors."""
+    """Generates output tokens from prompt tokens, or embeds texts."""
 
     @_abc_1.abstractmethod
     def Session(
@@ -65,7 +65,7 @@ class EngineServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_engine_pb2.EngineClientFrame],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_engine_pb2.EngineServerFrame], _abc.AsyncIterator[_engine_pb2.EngineServerFrame]]:
-        """One stream for each pair of a gateway worker and a replica; carries many requests at once."""
+        """One stream for each pair of a gateway worker and a replica; it carries many requests at once."""
 
     @_abc_1.abstractmethod
     def Embed(
@@ -73,7 +73,7 @@ class EngineServicer(metaclass=_abc_1.ABCMeta):
         request: _engine_pb2.EmbedRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_engine_pb2.EmbedResponse, _abc.Awaitable[_engine_pb2.EmbedResponse]]:
-        """Turns texts into vectors, with a model that embeds. Leaving the call gives it up."""
+        """Embeds texts, with an embedding model. Cancelling the call aborts it."""
 
     @_abc_1.abstractmethod
     def GetModelInfo(
@@ -89,6 +89,6 @@ class EngineServicer(metaclass=_abc_1.ABCMeta):
         request: _engine_pb2.LoadsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_engine_pb2.Loads, _abc.Awaitable[_engine_pb2.Loads]]:
-        """The replica's load now."""
+        """Returns the replica's current load."""
 
 def add_EngineServicer_to_server(servicer: EngineServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -21,13 +21,13 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class ContentPart(_message.Message):
-    """One piece of a message's content."""
+    """One part of a message's content."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     TEXT_FIELD_NUMBER: _builtins.int
     text: _builtins.str
-    """A run of text."""
+    """Text."""
     def __init__(
         self,
         *,
@@ -45,14 +45,14 @@ Global___ContentPart: _TypeAlias = ContentPart  # noqa: Y015
 
 @_typing.final
 class ContentParts(_message.Message):
-    """The content of a message given as a list."""
+    """Content of a message given as a list of parts."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     PARTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def parts(self) -> _containers.RepeatedCompositeFieldContainer[Global___ContentPart]:
-        """In the order in which the client gave them."""
+        """Parts, in the client's order."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ Global___ContentParts: _TypeAlias = ContentParts  # noqa: Y015
 
 @_typing.final
 class ToolCall(_message.Message):
-    """A call that the assistant made in an earlier turn."""
+    """A tool call in an earlier assistant turn."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -77,11 +77,11 @@ class ToolCall(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     ARGUMENTS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
-    """The id that the answering `tool` message refers to."""
+    """Id of the call, to which a `tool` message refers."""
     name: _builtins.str
-    """The name of the called function."""
+    """Name of the called function."""
     arguments: _builtins.str
-    """The arguments as the client sent them: the text of a JSON object."""
+    """Arguments as the client sent them: the text of a JSON object."""
     def __init__(
         self,
         *,
@@ -111,22 +111,22 @@ class ChatMessage(_message.Message):
     TOOL_CALL_ID_FIELD_NUMBER: _builtins.int
     REASONING_CONTENT_FIELD_NUMBER: _builtins.int
     role: _builtins.str
-    """`system`, `developer`, `user`, `assistant` or `tool`."""
+    """Role: `system`, `developer`, `user`, `assistant` or `tool`."""
     text: _builtins.str
     """Content given as one string."""
     name: _builtins.str
-    """The name of the speaker or tool; absent: none given."""
+    """Name of the speaker or tool; absent: not given."""
     tool_call_id: _builtins.str
-    """In a `tool` turn: which call it answers."""
+    """Id of the call that a `tool` turn answers; absent: not given."""
     reasoning_content: _builtins.str
-    """In an assistant turn: the thinking that led to it."""
+    """Reasoning of an assistant turn; absent: not given."""
     @_builtins.property
     def parts(self) -> Global___ContentParts:
         """Content given as a list of parts."""
 
     @_builtins.property
     def tool_calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___ToolCall]:
-        """Calls made in an assistant turn."""
+        """Tool calls of an assistant turn."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ Global___ChatMessage: _TypeAlias = ChatMessage  # noqa: Y015
 
 @_typing.final
 class RenderRequest(_message.Message):
-    """A conversation to be rendered."""
+    """A conversation to render."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -177,29 +177,29 @@ class RenderRequest(_message.Message):
     MAX_PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
     INPUTS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """The id of the client's request, for logs."""
+    """Id of the client's request, for logs."""
     add_generation_prompt: _builtins.bool
-    """End with the opening of an assistant turn; absent: true, or false with `continue_final_message`."""
+    """Whether the prompt ends with the start of an assistant turn; absent: true, or false with `continue_final_message`."""
     continue_final_message: _builtins.bool
-    """Leave the last message open, so that the model goes on writing it; absent: false."""
+    """Whether the last message is left open, so that the model continues it; absent: false."""
     chat_template_kwargs_json: _builtins.str
-    """Further variables of the template, as the text of a JSON object; empty: none."""
+    """Additional template variables, as the text of a JSON object; empty: none."""
     max_prompt_tokens: _builtins.int
-    """The longest prompt of use, the model's context less one for the answer; a longer one is an error, found before it
-    is encoded where that is possible. Absent: any length.
+    """Maximum prompt tokens: the model's context minus one token for the output. A longer prompt is an error, detected
+    before encoding where possible. Absent: no limit.
     """
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___ChatMessage]:
-        """The conversation, oldest turn first."""
+        """Turns of the conversation, oldest first."""
 
     @_builtins.property
     def tools(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.ToolDefinition]:
-        """Functions to offer; empty: none."""
+        """Tools that the model may call; empty: none."""
 
     @_builtins.property
     def inputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenizeInput]:
-        """Texts and bytes to encode beside the prompt, as `Tokenize` does with `parse_special_tokens`: the script of a simulated
-        model, which so needs no call of its own.
+        """Texts and bytes to encode in the same call, as `Tokenize` does with `parse_special_tokens`: the script of a
+        simulated model.
         """
 
     def __init__(
@@ -249,30 +249,30 @@ class RenderResponse(_message.Message):
     IGNORED_TEMPLATE_KWARGS_FIELD_NUMBER: _builtins.int
     OUTPUTS_FIELD_NUMBER: _builtins.int
     text: _builtins.str
-    """The same prompt as text, control tokens spelled out."""
+    """The prompt as text, with special tokens as they are spelled."""
     reasoning_state: _common_pb2.ReasoningState.ValueType
-    """The reasoning state at the end of the prompt."""
+    """Reasoning state at the end of the prompt."""
     template_version: _builtins.str
-    """Hash of the chat template, hexadecimal."""
+    """sha256 of the chat template, hexadecimal."""
     rendered_at: _builtins.float
-    """Unix time at which the template was rendered, seconds."""
+    """When the template had been rendered, Unix seconds."""
     tokenized_at: _builtins.float
-    """Unix time at which the text was encoded, seconds."""
+    """When the text had been encoded, Unix seconds."""
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The prompt."""
+        """Token ids of the prompt."""
 
     @_builtins.property
     def eos_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Tokens that end the model's turn."""
+        """End-of-sequence tokens: they end the model's turn."""
 
     @_builtins.property
     def ignored_template_kwargs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Names among the request's template variables that the template never reads."""
+        """Names of the request's template variables that the template does not read."""
 
     @_builtins.property
     def outputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenList]:
-        """The encoded `inputs`, one list for each, in order."""
+        """Token ids of `inputs`, one list for each, in order."""
 
     def __init__(
         self,
@@ -297,7 +297,7 @@ Global___RenderResponse: _TypeAlias = RenderResponse  # noqa: Y015
 
 @_typing.final
 class TokenizeInput(_message.Message):
-    """One thing to encode."""
+    """An input to encode."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -306,7 +306,7 @@ class TokenizeInput(_message.Message):
     text: _builtins.str
     """Text."""
     raw: _builtins.bytes
-    """Bytes that need not be whole characters."""
+    """Bytes, which need not be valid UTF-8."""
     def __init__(
         self,
         *,
@@ -325,7 +325,7 @@ Global___TokenizeInput: _TypeAlias = TokenizeInput  # noqa: Y015
 
 @_typing.final
 class TokenizeRequest(_message.Message):
-    """Things to encode, each by itself."""
+    """Inputs to encode, each on its own."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -333,12 +333,12 @@ class TokenizeRequest(_message.Message):
     ADD_SPECIAL_TOKENS_FIELD_NUMBER: _builtins.int
     PARSE_SPECIAL_TOKENS_FIELD_NUMBER: _builtins.int
     add_special_tokens: _builtins.bool
-    """Add the tokens that the tokenizer puts around a text (such as BOS); absent: false."""
+    """Whether to add the special tokens that the tokenizer puts around a text, such as BOS; absent: false."""
     parse_special_tokens: _builtins.bool
-    """Read the spelling of a special token as that token; absent: false, it is plain text."""
+    """Whether the spelling of a special token becomes that token; absent: false, it is plain text."""
     @_builtins.property
     def inputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenizeInput]:
-        """What to encode."""
+        """Inputs to encode."""
 
     def __init__(
         self,
@@ -364,14 +364,14 @@ Global___TokenizeRequest: _TypeAlias = TokenizeRequest  # noqa: Y015
 
 @_typing.final
 class TokenList(_message.Message):
-    """A list of tokens."""
+    """A list of token ids."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     TOKEN_IDS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The tokens."""
+        """Token ids, in order."""
 
     def __init__(
         self,
@@ -388,7 +388,7 @@ Global___TokenList: _TypeAlias = TokenList  # noqa: Y015
 
 @_typing.final
 class TokenizeResponse(_message.Message):
-    """The encoded inputs."""
+    """Token ids of all inputs."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -412,17 +412,17 @@ Global___TokenizeResponse: _TypeAlias = TokenizeResponse  # noqa: Y015
 
 @_typing.final
 class DetokenizeRequest(_message.Message):
-    """Tokens to decode."""
+    """Token ids to decode."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     TOKEN_IDS_FIELD_NUMBER: _builtins.int
     SKIP_SPECIAL_TOKENS_FIELD_NUMBER: _builtins.int
     skip_special_tokens: _builtins.bool
-    """Leave special tokens out of the text; absent: false."""
+    """Whether special tokens are left out of the text; absent: false."""
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The tokens."""
+        """Token ids, in order."""
 
     def __init__(
         self,
@@ -448,7 +448,7 @@ class DetokenizeResponse(_message.Message):
 
     TEXT_FIELD_NUMBER: _builtins.int
     text: _builtins.str
-    """The text; bytes that are no character show as U+FFFD."""
+    """The text, with U+FFFD for invalid UTF-8."""
     def __init__(
         self,
         *,
@@ -464,7 +464,7 @@ Global___DetokenizeResponse: _TypeAlias = DetokenizeResponse  # noqa: Y015
 
 @_typing.final
 class TokenizerInfoRequest(_message.Message):
-    """Asks for a description of the tokenizer."""
+    """Request for a description of the tokenizer."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -481,7 +481,7 @@ Global___TokenizerInfoRequest: _TypeAlias = TokenizerInfoRequest  # noqa: Y015
 
 @_typing.final
 class TemplateCapabilities(_message.Message):
-    """What a chat template can express, found by rendering probes at load."""
+    """Capabilities of a chat template, found by rendering probes at load."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -494,27 +494,27 @@ class TemplateCapabilities(_message.Message):
     ARGUMENTS_AS_OBJECT_FIELD_NUMBER: _builtins.int
     STRICT_ALTERNATION_FIELD_NUMBER: _builtins.int
     WRITES_BOS_FIELD_NUMBER: _builtins.int
-    THINKING_FIELD_NUMBER: _builtins.int
+    REASONING_FIELD_NUMBER: _builtins.int
     system_role: _builtins.bool
-    """It accepts a system turn."""
+    """Whether it accepts a `system` turn."""
     developer_role: _builtins.bool
-    """It accepts a developer turn."""
+    """Whether it accepts a `developer` turn."""
     content_parts: _builtins.bool
-    """It reads content given as a list of parts."""
+    """Whether it accepts content as a list of parts."""
     tools: _builtins.bool
-    """It shows declared tools to the model."""
+    """Whether it renders the declared tools."""
     tool_calls: _builtins.bool
-    """It shows an assistant's earlier tool calls."""
+    """Whether it renders tool calls of earlier assistant turns."""
     tool_results: _builtins.bool
-    """It shows tool results."""
+    """Whether it renders tool results."""
     arguments_as_object: _builtins.bool
-    """It wants tool call arguments as an object rather than as text."""
+    """Whether it needs tool call arguments as an object instead of as text."""
     strict_alternation: _builtins.bool
-    """It requires user and assistant turns to alternate."""
+    """Whether it requires user and assistant turns to alternate."""
     writes_bos: _builtins.bool
-    """It starts the prompt with the beginning-of-sequence token itself."""
-    thinking: _builtins.bool
-    """It knows thinking tags."""
+    """Whether it writes the beginning-of-sequence token itself."""
+    reasoning: _builtins.bool
+    """Whether it has reasoning tags."""
     def __init__(
         self,
         *,
@@ -527,11 +527,11 @@ class TemplateCapabilities(_message.Message):
         arguments_as_object: _builtins.bool = ...,
         strict_alternation: _builtins.bool = ...,
         writes_bos: _builtins.bool = ...,
-        thinking: _builtins.bool = ...,
+        reasoning: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_as_object", b"arguments_as_object", "content_parts", b"content_parts", "developer_role", b"developer_role", "strict_alternation", b"strict_alternation", "system_role", b"system_role", "thinking", b"thinking", "tool_calls", b"tool_calls", "tool_results", b"tool_results", "tools", b"tools", "writes_bos", b"writes_bos"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arguments_as_object", b"arguments_as_object", "content_parts", b"content_parts", "developer_role", b"developer_role", "reasoning", b"reasoning", "strict_alternation", b"strict_alternation", "system_role", b"system_role", "tool_calls", b"tool_calls", "tool_results", b"tool_results", "tools", b"tools", "writes_bos", b"writes_bos"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -539,7 +539,7 @@ Global___TemplateCapabilities: _TypeAlias = TemplateCapabilities  # noqa: Y015
 
 @_typing.final
 class ReasoningTags(_message.Message):
-    """The tags of a reasoning format as tokens of this vocabulary."""
+    """Tags of a reasoning format as token ids of this vocabulary."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -547,14 +547,14 @@ class ReasoningTags(_message.Message):
     START_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     END_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     reasoning_parser: _builtins.str
-    """Name of the format."""
+    """Name of the reasoning parser."""
     @_builtins.property
     def start_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The tag that opens the thinking."""
+        """Token ids of the tag that opens reasoning."""
 
     @_builtins.property
     def end_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The tag that closes it."""
+        """Token ids of the tag that closes reasoning."""
 
     def __init__(
         self,
@@ -586,31 +586,34 @@ class TokenizerInfo(_message.Message):
     REASONING_PARSER_FIELD_NUMBER: _builtins.int
     REASONING_TAGS_FIELD_NUMBER: _builtins.int
     TEMPLATE_VARIABLES_FIELD_NUMBER: _builtins.int
+    VOCABULARY_HASH_FIELD_NUMBER: _builtins.int
     vocab_size: _builtins.int
-    """Number of token ids, special ones included; every id is below it."""
+    """Number of token ids, including special tokens; every token id is smaller."""
     bos_token_id: _builtins.int
-    """Beginning of sequence; absent: the tokenizer has none."""
+    """Beginning-of-sequence token; absent: the tokenizer has none."""
     template_version: _builtins.str
-    """Hash of the chat template, hexadecimal; empty: there is no template."""
+    """sha256 of the chat template, hexadecimal; empty: there is no template."""
     tool_parser: _builtins.str
-    """Name of the tool call format recognised in the template; empty: none."""
+    """Name of the tool parser for the format recognised in the template; empty: none."""
     reasoning_parser: _builtins.str
-    """Name of the reasoning format recognised in the template; empty: none."""
+    """Name of the reasoning parser for the format recognised in the template; empty: none."""
+    vocabulary_hash: _builtins.str
+    """Hash of the tokens, see modelfiles/vocabulary_hash.py; empty: unknown, and not compared."""
     @_builtins.property
     def eos_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Tokens that end the model's turn."""
+        """End-of-sequence tokens: they end the model's turn."""
 
     @_builtins.property
     def capabilities(self) -> Global___TemplateCapabilities:
-        """What the template can express."""
+        """Capabilities of the chat template; absent: there is no template."""
 
     @_builtins.property
     def reasoning_tags(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReasoningTags]:
-        """Of each known reasoning format that has a pair of tags, whether the template knows it or not."""
+        """Tags of every reasoning format that has a pair of tags, also of those that the template does not use."""
 
     @_builtins.property
     def template_variables(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Names of the variables that the template reads, those of the service's own included."""
+        """Names of the variables that the template reads, including those that the service sets itself."""
 
     def __init__(
         self,
@@ -624,10 +627,11 @@ class TokenizerInfo(_message.Message):
         reasoning_parser: _builtins.str = ...,
         reasoning_tags: _abc.Iterable[Global___ReasoningTags] | None = ...,
         template_variables: _abc.Iterable[_builtins.str] | None = ...,
+        vocabulary_hash: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_bos_token_id", b"_bos_token_id", "bos_token_id", b"bos_token_id", "capabilities", b"capabilities"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bos_token_id", b"_bos_token_id", "bos_token_id", b"bos_token_id", "capabilities", b"capabilities", "eos_token_ids", b"eos_token_ids", "reasoning_parser", b"reasoning_parser", "reasoning_tags", b"reasoning_tags", "template_variables", b"template_variables", "template_version", b"template_version", "tool_parser", b"tool_parser", "vocab_size", b"vocab_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bos_token_id", b"_bos_token_id", "bos_token_id", b"bos_token_id", "capabilities", b"capabilities", "eos_token_ids", b"eos_token_ids", "reasoning_parser", b"reasoning_parser", "reasoning_tags", b"reasoning_tags", "template_variables", b"template_variables", "template_version", b"template_version", "tool_parser", b"tool_parser", "vocab_size", b"vocab_size", "vocabulary_hash", b"vocabulary_hash"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__bos_token_id: _TypeAlias = _typing.Literal["bos_token_id"]  # noqa: Y015
     _WhichOneofArgType__bos_token_id: _TypeAlias = _typing.Literal["_bos_token_id", b"_bos_token_id"]  # noqa: Y015

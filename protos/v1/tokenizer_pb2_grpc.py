@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class TokenizerStub:
-    """Turns conversations and text into token ids. Holds no state between calls.
+    """Turns conversations and texts into token ids. Stateless between calls.
     """
 
     def __init__(self, channel):
@@ -58,7 +58,7 @@ class TokenizerStub:
 
 
 class TokenizerServicer:
-    """Turns conversations and text into token ids. Holds no state between calls.
+    """Turns conversations and texts into token ids. Stateless between calls.
     """
 
     def Render(self, request, context):
@@ -69,7 +69,7 @@ class TokenizerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Tokenize(self, request, context):
-        """Encodes plain texts or raw bytes, without a template.
+        """Encodes texts or raw bytes, without a chat template.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -121,7 +121,7 @@ def add_TokenizerServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Tokenizer:
-    """Turns conversations and text into token ids. Holds no state between calls.
+    """Turns conversations and texts into token ids. Stateless between calls.
     """
 
     @staticmethod

@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class TokenizerStub:
-    """Turns conversations and text into token ids. Holds no state between calls."""
+    """Turns conversations and texts into token ids. Stateless between calls."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -36,7 +36,7 @@ class TokenizerStub:
     Render: _grpc.UnaryUnaryMultiCallable[_tokenizer_pb2.RenderRequest, _tokenizer_pb2.RenderResponse]
     """Renders a conversation through the model's chat template and encodes it."""
     Tokenize: _grpc.UnaryUnaryMultiCallable[_tokenizer_pb2.TokenizeRequest, _tokenizer_pb2.TokenizeResponse]
-    """Encodes plain texts or raw bytes, without a template."""
+    """Encodes texts or raw bytes, without a chat template."""
     Detokenize: _grpc.UnaryUnaryMultiCallable[_tokenizer_pb2.DetokenizeRequest, _tokenizer_pb2.DetokenizeResponse]
     """Decodes token ids to text."""
     GetInfo: _grpc.UnaryUnaryMultiCallable[_tokenizer_pb2.TokenizerInfoRequest, _tokenizer_pb2.TokenizerInfo]
@@ -44,20 +44,20 @@ class TokenizerStub:
 
 @_typing.type_check_only
 class TokenizerAsyncStub(TokenizerStub):
-    """Turns conversations and text into token ids. Holds no state between calls."""
+    """Turns conversations and texts into token ids. Stateless between calls."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Render: _aio.UnaryUnaryMultiCallable[_tokenizer_pb2.RenderRequest, _tokenizer_pb2.RenderResponse]  # type: ignore[assignment]
     """Renders a conversation through the model's chat template and encodes it."""
     Tokenize: _aio.UnaryUnaryMultiCallable[_tokenizer_pb2.TokenizeRequest, _tokenizer_pb2.TokenizeResponse]  # type: ignore[assignment]
-    """Encodes plain texts or raw bytes, without a template."""
+    """Encodes texts or raw bytes, without a chat template."""
     Detokenize: _aio.UnaryUnaryMultiCallable[_tokenizer_pb2.DetokenizeRequest, _tokenizer_pb2.DetokenizeResponse]  # type: ignore[assignment]
     """Decodes token ids to text."""
     GetInfo: _aio.UnaryUnaryMultiCallable[_tokenizer_pb2.TokenizerInfoRequest, _tokenizer_pb2.TokenizerInfo]  # type: ignore[assignment]
     """Describes the loaded tokenizer and its chat template."""
 
 class TokenizerServicer(metaclass=_abc_1.ABCMeta):
-    """Turns conversations and text into token ids. Holds no state between calls."""
+    """Turns conversations and texts into token ids. Stateless between calls."""
 
     @_abc_1.abstractmethod
     def Render(
@@ -73,7 +73,7 @@ class TokenizerServicer(metaclass=_abc_1.ABCMeta):
         request: _tokenizer_pb2.TokenizeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_tokenizer_pb2.TokenizeResponse, _abc.Awaitable[_tokenizer_pb2.TokenizeResponse]]:
-        """Encodes plain texts or raw bytes, without a template."""
+        """Encodes texts or raw bytes, without a chat template."""
 
     @_abc_1.abstractmethod
     def Detokenize(

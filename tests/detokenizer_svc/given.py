@@ -1,4 +1,4 @@
-"""What the tests share: small vocabularies, ways to cut an output, and outputs put together again."""
+"""Shared by the tests: small vocabularies, ways to cut an output, and joined outputs."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ WholeT = TypeVar("WholeT", str, bytes, list[int], range)
 BYTES = Vocabulary.of_table(simulated_table())
 """One token for each byte."""
 SIZES = (1, 2, 3, 5, 8, 10**9)
-"""Sizes of the pieces that an output is cut into."""
+"""Sizes of the pieces of a cut output."""
 WEATHER = Tool("get_weather", '{"type": "object", "properties": {"city": {"type": "string"}}}')
 
 
 def from_json(description: dict[str, Any], config: dict[str, Any]) -> Vocabulary:
-    """Of the contents of ``tokenizer.json`` and ``tokenizer_config.json``. Raises ``ModelFileError``."""
+    """The vocabulary of the contents of ``tokenizer.json`` and ``tokenizer_config.json``. Raises ``ModelFileError``."""
     return Vocabulary.of_table(table_of(description, config))
 
 
 @dataclass
 class Output:
-    """An output, its pieces joined."""
+    """A joined output."""
 
     content: str = ""
     reasoning: str = ""
     calls: list[tuple[str, str]] = field(default_factory=list)
-    """Name and arguments of each."""
+    """Name and arguments of each call."""
     ending: Ending | None = None
     ids: list[str] = field(default_factory=list, compare=False)
     deltas: list[Delta] = field(default_factory=list, compare=False)
@@ -66,7 +66,7 @@ class Output:
 
 
 def cut(whole: WholeT, size: int) -> Iterator[WholeT]:
-    """Pieces of one size."""
+    """Pieces of equal size."""
     return (whole[start : start + size] for start in range(0, len(whole), size))
 
 
@@ -113,11 +113,11 @@ def run_text(spec: FormatSpec, text: str, size: int = 10**9, reason: FinishReaso
 
 
 def vocabulary_of(*pieces: bytes, special: Sequence[str] = ()) -> Vocabulary:
-    """Tokens numbered in their order; then the special ones."""
+    """Tokens with ids in order, then the special tokens."""
     tokens = dict(enumerate([*pieces, *(spelling.encode() for spelling in special)]))
     return Vocabulary.of(tokens, special=range(len(pieces), len(tokens)))
 
 
 def reasoning(deltas: Iterable[Delta]) -> str:
-    """The thinking among some deltas."""
+    """The reasoning in the deltas, joined."""
     return "".join(delta.text for delta in deltas if isinstance(delta, Reasoning))

@@ -17,7 +17,7 @@ ROWS = [json.loads(line) for line in (Path(__file__).parent / "cases.jsonl").rea
 
 
 def state_after(prompt_tail: str) -> ReasoningState:
-    """The reasoning state that the tokenizer service finds for a prompt with this end."""
+    """The reasoning state that the tokenizer finds for a prompt with this end."""
     if prompt_tail.endswith("<think>\n"):
         return ReasoningState.OPEN
     return ReasoningState.CLOSED if prompt_tail.endswith("</think>\n\n") else ReasoningState.UNDECIDED
@@ -37,7 +37,7 @@ def spec_of(row: dict[str, Any]) -> FormatSpec:
 
 
 def text_of(row: dict[str, Any]) -> str:
-    """What the model says; a stop string that only its end names is still to be said."""
+    """The model output; a stop string that only ``finish`` names is appended."""
     stop = row.get("finish", "").partition(":")[2]
     text: str = row["text"]
     return text if stop in text else text + stop
@@ -75,5 +75,5 @@ def check(output: Output, expect: dict[str, Any]) -> None:
         assert output.ending.finish_reason == expect["finish_reason"]
 
 
-def test_the_rows_have_names_of_their_own() -> None:
+def test_the_rows_have_unique_names() -> None:
     assert len({row["id"] for row in ROWS}) == len(ROWS) > 100

@@ -19,7 +19,7 @@ def ids(text: str) -> list[int]:
     return list(text.encode())
 
 
-def test_without_parsers_each_token_is_given_at_once() -> None:
+def test_without_parsers_each_token_is_emitted_at_once() -> None:
     formatter = Formatter(BYTES, FormatSpec())
     assert formatter.feed([72]).deltas == [Content("H")]
     assert formatter.feed(ids("ello <think>")).deltas == [Content("ello <think>")]
@@ -42,7 +42,7 @@ def test_no_tokens_at_all() -> None:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("skip", [True, False])
 @pytest.mark.parametrize("last", [1, 2])
-def test_the_token_that_ended_the_choice_is_no_text_but_counts(size: int, skip: bool, last: int) -> None:
+def test_the_stop_token_has_no_text_but_counts(size: int, skip: bool, last: int) -> None:
     spec = FormatSpec(skip_special_tokens=skip, stop=("zz",))
     output = run(spec, cut([0, 0, last], size), vocabulary=EOT, by_token=True)
     assert output.content == "aa"
@@ -56,7 +56,7 @@ def test_special_tokens_within_the_output(skip: bool, content: str) -> None:
     assert output.num_tokens == 3
 
 
-def test_neighbours_of_one_kind_are_one_delta() -> None:
+def test_adjacent_deltas_of_one_kind_are_joined() -> None:
     spec = FormatSpec(reasoning_parser="think", tool_parser="hermes")
     text = f"<think>a < b</think>c <t d\n{CALL}\n{CALL}e"
     formatted = Formatter(BYTES, spec).feed(ids(text), EngineEnd("stop"))
@@ -79,7 +79,7 @@ def test_neighbours_of_one_kind_are_one_delta() -> None:
         (f"{CALL} and <tool_call>{{", "stop", "tool_calls"),
     ],
 )
-def test_finish_reason_is_tool_calls_if_a_call_was_given_and_the_engine_stopped(
+def test_finish_reason_is_tool_calls_if_a_call_was_emitted_and_the_engine_stopped(
     text: str, reason: FinishReason, finish_reason: str
 ) -> None:
     for size in SIZES:
@@ -88,12 +88,12 @@ def test_finish_reason_is_tool_calls_if_a_call_was_given_and_the_engine_stopped(
         assert ending.finish_reason == finish_reason
 
 
-def test_calls_are_not_looked_for_without_a_parser() -> None:
+def test_without_a_tool_parser_calls_are_content() -> None:
     assert run_text(FormatSpec(), CALL).content == CALL
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_tokens_behind_a_stop_string_do_not_count(size: int) -> None:
+def test_tokens_after_a_stop_string_do_not_count(size: int) -> None:
     vocabulary = vocabulary_of(b"<think>", b"hm", b"STOP", b"x", b"</think>", b"\n")
     spec = FormatSpec(stop=("STOP",), reasoning_parser="think", reasoning_state=ReasoningState.UNDECIDED)
     output = run(spec, cut([0, 1, 2, 4, 5, 5, 3, 2, 3, 1, 1], size), vocabulary=vocabulary)
@@ -117,7 +117,7 @@ def test_a_character_begun_in_the_prompt_is_completed(size: int) -> None:
     assert output.content == "🌶!"
 
 
-def test_text_is_the_same_for_one_two_and_five_tokens_a_message() -> None:
+def test_text_is_the_same_for_one_two_and_five_tokens_per_message() -> None:
     text = f"<think>\nWeather? 京都\n</think>\n\nI'll look 🔥.\n{CALL}\n{CALL}"
     spec = FormatSpec(reasoning_parser="think", tool_parser="hermes", stop=("never",), min_tokens=3)
     outputs = [run_text(spec, text, size) for size in SIZES]
@@ -135,7 +135,7 @@ def test_text_is_the_same_for_one_two_and_five_tokens_a_message() -> None:
         (FormatSpec(stop=("",)), "stop"),
     ],
 )
-def test_impossible_requests_name_the_field(spec: FormatSpec, param: str) -> None:
+def test_invalid_requests_name_the_field(spec: FormatSpec, param: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         Formatter(BYTES, spec)
     assert refused.value.param == param
@@ -158,7 +158,7 @@ def test_an_unknown_token_ends_only_this_formatter() -> None:
         ("get_weather", "length", "length"),
     ],
 )
-def test_a_call_of_a_named_function_is_no_reason_of_its_own(
+def test_a_call_of_a_named_function_finishes_with_stop(
     named: str, reason: FinishReason, finish: str, size: int
 ) -> None:
     output = run_text(FormatSpec(tool_parser="hermes", named_function=named), CALL, size, reason)
@@ -168,7 +168,7 @@ def test_a_call_of_a_named_function_is_no_reason_of_its_own(
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_where_only_the_answer_is_constrained_calls_in_thinking_are_thinking(size: int) -> None:
+def test_with_calls_after_reasoning_calls_inside_reasoning_are_reasoning(size: int) -> None:
     spec = FormatSpec(
         reasoning_parser="think", reasoning_state=ReasoningState.OPEN, tool_parser="hermes", tools=(WEATHER,)
     )

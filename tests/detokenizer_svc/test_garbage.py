@@ -1,4 +1,4 @@
-"""Fragments of every format in any order: nothing raises, nothing is lost, and cuts make no difference."""
+"""Fragments of every format in any order: nothing raises, nothing is lost, and cuts do not matter."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ specs = st.builds(
     min_tokens=st.integers(0, 6),
     prompt_tail_ids=st.sampled_from([(), (len(PIECES),), (0, 1)]),
 )
-contexts = st.sampled_from([ParserContext(), ParserContext(in_thinking=True)])
+contexts = st.sampled_from([ParserContext(), ParserContext(in_reasoning=True)])
 sizes = st.lists(st.integers(0, 4), max_size=30)
 
 
@@ -47,7 +47,7 @@ def choices(draw: st.DrawFn) -> tuple[Vocabulary, list[int]]:
 
 
 @given(choices(), specs, contexts, sizes, st.sampled_from(["stop", "length"]), st.booleans())
-def test_cuts_make_no_difference(
+def test_output_does_not_depend_on_cuts(
     choice: tuple[Vocabulary, list[int]], spec: FormatSpec, context: ParserContext, sizes: list[int], reason: str,
     by_token: bool,
 ) -> None:  # fmt: skip
@@ -69,7 +69,7 @@ def test_cuts_make_no_difference(
 
 
 def bare(text: str) -> str:
-    """A text without white space and tags."""
+    """A text with white space and tags removed."""
     text = "".join(text.split())
     for tag in TAGS:
         text = text.replace(tag, "")
@@ -77,7 +77,7 @@ def bare(text: str) -> str:
 
 
 @given(choices(), specs, contexts)
-def test_what_is_not_given_as_a_call_is_given_as_text(
+def test_text_that_is_not_a_call_is_content(
     choice: tuple[Vocabulary, list[int]], spec: FormatSpec, context: ParserContext
 ) -> None:
     vocabulary, token_ids = choice

@@ -16,7 +16,7 @@ TRUE_PREFIXES = {
     if not 0xD800 <= point < 0xE000
     for length in range(1, len(chr(point).encode()))
 }
-"""Every begin of a character; the last byte tells 64 of them apart."""
+"""Proper prefixes of all characters; steps of 64, because 64 characters share each prefix."""
 
 AWKWARD = ("f0", "9f", "94", "a5", "e2", "82", "ac", "c3", "ed", "a0", "c0", "f4", "8f", "90", "e0", "80", "61")
 garbage = st.binary(max_size=40) | st.lists(st.sampled_from(AWKWARD), max_size=40).map("".join).map(bytes.fromhex)
@@ -27,7 +27,7 @@ garbage = st.binary(max_size=40) | st.lists(st.sampled_from(AWKWARD), max_size=4
 @example(b"\xed\x9f\xbf", [1, 1])
 @example(b"\xf4\x90\x80\x80", [1, 1, 1])
 @example(b"\xf4\x8f\xbf\xbf", [1, 1, 1])
-def test_any_bytes_in_any_pieces_give_what_decoding_them_at_once_gives(data: bytes, sizes: list[int]) -> None:
+def test_bytes_in_any_pieces_decode_as_at_once(data: bytes, sizes: list[int]) -> None:
     decoder = Utf8Decoder()
     text = ""
     for piece in cut_by(data, sizes):
@@ -63,14 +63,14 @@ def test_a_character_comes_with_its_last_byte(text: str) -> None:
         ("", ["9f"], "\ufffd"),
     ],
 )
-def test_a_character_begun_in_the_prompt(before: str, pieces: list[str], text: str) -> None:
+def test_a_character_that_starts_in_the_prompt(before: str, pieces: list[str], text: str) -> None:
     decoder = Utf8Decoder(bytes.fromhex(before))
     given_text = "".join(decoder.decode(bytes.fromhex(piece)) for piece in pieces)
     assert given_text + decoder.finish() == text
 
 
 @given(garbage, garbage, st.lists(st.integers(0, 3), max_size=10))
-def test_a_prompt_never_changes_how_cuts_matter(before: bytes, data: bytes, sizes: list[int]) -> None:
+def test_with_any_prompt_cuts_make_no_difference(before: bytes, data: bytes, sizes: list[int]) -> None:
     whole = Utf8Decoder(before)
     pieces = Utf8Decoder(before)
     text = "".join(pieces.decode(piece) for piece in cut_by(data, sizes)) + pieces.finish()
@@ -101,11 +101,11 @@ def test_tokens_that_end_inside_characters(tokens: list[str], pieces: list[str],
 SPECIAL = vocabulary_of(b"\xf0\x9f", b"\x94\xa5", b"a", special=("<eot>", "<call>"))
 
 
-def test_special_tokens_are_no_text() -> None:
+def test_special_tokens_have_no_text() -> None:
     assert TokenDecoder(SPECIAL).feed([2, 3, 2, 4]) == [Content("aa")]
 
 
-def test_special_tokens_do_not_part_a_character() -> None:
+def test_special_tokens_do_not_split_a_character() -> None:
     assert TokenDecoder(SPECIAL).feed([0, 3, 1]) == [Content("🔥")]
 
 
@@ -114,7 +114,7 @@ def test_special_tokens_are_spelled_out_on_demand() -> None:
 
 
 @pytest.mark.parametrize("skip", [True, False])
-def test_special_tokens_that_a_parser_wants_come_as_markers(skip: bool) -> None:
+def test_special_tokens_of_a_parser_are_markers(skip: bool) -> None:
     decoder = TokenDecoder(SPECIAL, skip_special_tokens=skip, markers=("<call>", "<unheard of>"))
     items = [item for piece in cut([2, 4, 0, 4, 2], 2) for item in decoder.feed(piece)]
     assert items == [Content("a"), Marker("<call>"), Content("\ufffd"), Marker("<call>"), Content("a")]
@@ -133,7 +133,7 @@ def test_an_id_outside_the_vocabulary(positions: TokenPositions | None) -> None:
         TokenDecoder(BYTES, prompt_tail_ids=[len(BYTES)])
 
 
-def test_positions_learn_each_token() -> None:
+def test_positions_record_each_token() -> None:
     positions = TokenPositions()
     decoder = TokenDecoder(SPECIAL, markers=("<call>",), positions=positions)
     decoder.feed([2, 0, 1, 3, 4, 0])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detokenizer_svc.json_value import JsonValue, Reading, scan_object
+from detokenizer_svc.json_value import JsonValue, ScanState, scan_object
 from tests.detokenizer_svc.given import cut_by
 
 json_values = st.recursive(
@@ -29,19 +29,19 @@ soup = st.lists(
 
 
 def scanned(text: str, sizes: list[int] = []) -> tuple[JsonValue, str, int]:  # noqa: B006
-    """A text scanned in pieces, what of it is settled, and where reading stopped."""
+    """A text scanned in pieces, its settled part, and the index where reading stopped."""
     value, read, settled = JsonValue(), 0, ""
     for piece in cut_by(text, sizes):
-        if value.reading is Reading.GOING_ON:
+        if value.state is ScanState.INCOMPLETE:
             read += value.feed(piece)
             settled += value.take()
     return value, settled, read
 
 
-def scan(text: str, sizes: list[int]) -> tuple[Reading, int]:
-    """How far a text is a value, and where reading stopped."""
+def scan(text: str, sizes: list[int]) -> tuple[ScanState, int]:
+    """The state after a text, and the index where reading stopped."""
     value, _, read = scanned(text, sizes)
-    return value.reading, read
+    return value.state, read
 
 
 def refuse(constant: str) -> Any:
@@ -49,7 +49,7 @@ def refuse(constant: str) -> Any:
 
 
 def loads(text: str) -> bool:
-    """Whether the standard library takes a text for JSON."""
+    """Whether the standard library accepts a text as JSON."""
     try:
         json.loads(text, parse_constant=refuse)
     except ValueError:
@@ -58,40 +58,40 @@ def loads(text: str) -> bool:
 
 
 @given(json_texts, sizes)
-def test_a_value_ends_where_it_ends_and_is_given_as_it_is(text: str, sizes: list[int]) -> None:
+def test_a_value_is_scanned_to_its_end_and_keeps_its_text(text: str, sizes: list[int]) -> None:
     value, settled, read = scanned(text + "]", sizes)
-    assert (value.reading, settled, read) == (Reading.WHOLE, text, len(text))
-    assert scan(" \n" + text + " 1", sizes) == (Reading.WHOLE, len(text) + 2)
+    assert (value.state, settled, read) == (ScanState.COMPLETE, text, len(text))
+    assert scan(" \n" + text + " 1", sizes) == (ScanState.COMPLETE, len(text) + 2)
 
 
 @given(json_texts, st.data())
-def test_the_begin_of_a_value_is_never_broken(text: str, data: st.DataObject) -> None:
+def test_a_prefix_of_a_value_is_never_invalid(text: str, data: st.DataObject) -> None:
     begin = text[: data.draw(st.integers(0, len(text)))]
     value, settled, _ = scanned(begin)
-    assert value.reading is not Reading.BROKEN
+    assert value.state is not ScanState.INVALID
     assert text.startswith(settled)
     assert settled + value.take_held() == begin
 
 
 @given(soup, sizes)
-def test_what_the_standard_library_takes_is_a_value_and_a_value_is_what_it_takes(text: str, sizes: list[int]) -> None:
+def test_a_text_is_a_value_if_and_only_if_the_standard_library_accepts_it(text: str, sizes: list[int]) -> None:
     value, settled, read = scanned(text + "\x00", sizes)
-    assert value.reading is not Reading.GOING_ON or '"' in text
-    if value.reading is Reading.WHOLE:
+    assert value.state is not ScanState.INCOMPLETE or '"' in text
+    if value.state is ScanState.COMPLETE:
         assert loads(settled)
     if loads(text):
-        assert value.reading is Reading.WHOLE
+        assert value.state is ScanState.COMPLETE
         assert settled == text[:read]
         assert text[read:].strip(" \t\n\r") == ""
 
 
 @given(soup, sizes)
-def test_what_is_settled_is_a_value_once_it_is_closed_however_the_text_is_cut(text: str, sizes: list[int]) -> None:
+def test_settled_text_with_closing_is_a_value_however_the_text_is_cut(text: str, sizes: list[int]) -> None:
     value, settled, read = scanned("{" + text, sizes)
     assert loads(settled + value.closing)
     whole, settled_at_once, read_at_once = scanned("{" + text)
-    assert (settled, value.closing, read, value.reading) == (
-        settled_at_once, whole.closing, read_at_once, whole.reading
+    assert (settled, value.closing, read, value.state) == (
+        settled_at_once, whole.closing, read_at_once, whole.state
     )  # fmt: skip
     assert value.take_held() == whole.take_held()
 
@@ -100,9 +100,9 @@ def test_what_is_settled_is_a_value_once_it_is_closed_however_the_text_is_cut(te
 def test_one_wrong_character(text: str, at: int, character: str) -> None:
     broken = text[:at] + character + text[at + 1 :]
     value, settled, read = scanned(broken, [1] * len(broken))
-    if value.reading is Reading.WHOLE:
+    if value.state is ScanState.COMPLETE:
         assert loads(settled)
-    elif loads(broken):  # a number at the end, which may go on
+    elif loads(broken):  # a number at the end, which may continue
         assert read == len(broken)
         assert broken[-1].isdigit()
 
@@ -135,11 +135,11 @@ MENDED = [
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
-@pytest.mark.parametrize(("text", "mended"), MENDED)
-def test_faults_that_leave_no_doubt_are_mended(text: str, mended: str | None, size: int) -> None:
+@pytest.mark.parametrize(("text", "repaired"), MENDED)
+def test_unambiguous_faults_are_repaired(text: str, repaired: str | None, size: int) -> None:
     value, settled, _ = scanned(text, [size] * len(text))
-    assert value.reading is (Reading.BROKEN if mended is None else Reading.WHOLE)
-    assert mended is None or settled == mended
+    assert value.state is (ScanState.INVALID if repaired is None else ScanState.COMPLETE)
+    assert repaired is None or settled == repaired
     assert loads(settled + value.closing)
 
 
@@ -163,25 +163,25 @@ def test_faults_that_leave_no_doubt_are_mended(text: str, mended: str | None, si
         ('{"a": 1}', '{"a": 1}', ""),
     ],
 )
-def test_what_is_settled(text: str, settled: str, closing: str) -> None:
+def test_settled_text(text: str, settled: str, closing: str) -> None:
     value, taken, _ = scanned(text, [1] * len(text))
     assert (taken, value.closing) == (settled, closing)
 
 
 @pytest.mark.parametrize("number", ["0", "-0", "12", "1.5", "-0.0e-0", "1E+9", "1e9"])
 def test_numbers(number: str) -> None:
-    assert scan(number + ",", [1] * 9) == (Reading.WHOLE, len(number))
-    assert scan(number, [])[0] is Reading.GOING_ON
+    assert scan(number + ",", [1] * 9) == (ScanState.COMPLETE, len(number))
+    assert scan(number, [])[0] is ScanState.INCOMPLETE
 
 
 @pytest.mark.parametrize("number", ["-", "01", "1.", ".5", "1e", "1e+", "+1", "--1", "1.e5", "0x1"])
-def test_wrong_numbers_do_not_end_where_they_end(number: str) -> None:
-    assert scan(number + ",", [1] * 9) != (Reading.WHOLE, len(number))
+def test_invalid_numbers_are_not_complete(number: str) -> None:
+    assert scan(number + ",", [1] * 9) != (ScanState.COMPLETE, len(number))
 
 
 def test_depth_has_no_limit() -> None:
     deep = "[" * 100_000 + "]" * 100_000
-    assert scan(deep, []) == (Reading.WHOLE, len(deep))
+    assert scan(deep, []) == (ScanState.COMPLETE, len(deep))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Time grows with the length of the text, not with its square, however the text is made and cut."""
+"""Time grows linearly with the length of the text, for any text and any cut."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOLERANCE = 3
 FRAGMENTS = {
     "letters": "a",
     "white space": " \n",
-    "signs": "<",
+    "placeholders": "<",
     "begun tags": "<tool_cal",
     "begun closing tags": "</thin",
     "opening tags": "<tool_call>",
@@ -31,18 +31,18 @@ FRAGMENTS = {
     "calls": '<tool_call>{"name": "f", "arguments": {"a": "b"}}</tool_call>',
     "objects of calls": '<tool_call>{"name": "f", "arguments": {"a": "b"}}, ',
     "control characters": "\n\x01\\x",
-    "thinking tags": "<think></think>",
+    "reasoning tags": "<think></think>",
     "closing tags": "</tool_call>",
 }
 STARTS = {
     "nothing": "",
-    "thinking": "<think>x",
+    "reasoning": "<think>x",
     "an answer": "x",
     "a call": '<tool_call>{"name": "f", "arguments": {"a": "',
     "deep arguments": '<tool_call>{"name": "f", "arguments": {"a": ' + "[" * 100,
     "a call without a name": '<tool_call>{"arguments": {"a": "',
     "another member": '<tool_call>{"x": ["',
-    "a call in thinking": '<think><tool_call>{"name": "f"}</tool_call>',
+    "a call in reasoning": '<think><tool_call>{"name": "f"}</tool_call>',
     "a streamed string": '<tool_call>{"name": "f", "arguments": {"a": "\\',
     "a list of calls": '<tool_call>[{"name": "f"}',
     "an escape": '<tool_call>{"name": "\\u00',
@@ -54,8 +54,8 @@ PARSERS = [(reasoning, tools) for reasoning in REASONING_PARSERS for tools in TO
 def seconds_of_chain(parsers: tuple[str, str], start: str, text: str, size: int) -> float:
     """Time to parse a text in pieces of one size."""
     context = ParserContext(reasoning_state=ReasoningState.UNDECIDED)
-    thinking, calls = make_parsers(*parsers, context)
-    chain = Chain(calls if thinking is None else [thinking, *calls])
+    reasoning, calls = make_parsers(*parsers, context)
+    chain = Chain(calls if reasoning is None else [reasoning, *calls])
     pieces = [Content(start), *(Content(text[at : at + size]) for at in range(0, len(text), size))]
     began = time.thread_time()
     for piece in pieces:
@@ -65,7 +65,7 @@ def seconds_of_chain(parsers: tuple[str, str], start: str, text: str, size: int)
 
 
 def assert_linear(parsers: tuple[str, str], start: str, fragment: str, length: int, size: int) -> None:
-    """Other programs disturb a measurement, so one that looks good decides."""
+    """Other programs disturb measurements, so one good measurement is enough."""
     ratios = []
     for _ in range(6):
         long = seconds_of_chain(parsers, start, fragment * (length // len(fragment)), size)
@@ -76,7 +76,7 @@ def assert_linear(parsers: tuple[str, str], start: str, fragment: str, length: i
     raise AssertionError(f"{FACTOR} times the text takes {min(ratios)} times as long")
 
 
-@pytest.mark.parametrize("start", ["nothing", "thinking", "a call"])
+@pytest.mark.parametrize("start", ["nothing", "reasoning", "a call"])
 @pytest.mark.parametrize("fragment", FRAGMENTS)
 @pytest.mark.parametrize("parsers", PARSERS)
 def test_a_long_text_at_once(parsers: tuple[str, str], fragment: str, start: str) -> None:
@@ -94,9 +94,7 @@ def test_a_long_text_one_character_at_a_time(parsers: tuple[str, str], fragment:
     ("stop", "fragment"),
     [(["a" * 1023 + "b"], "a"), (["ab" * 500 + "c", "b" * 600], "ab"), (["a" * n + "b" for n in range(1, 64)], "a")],
 )
-def test_stop_strings_that_almost_match_take_no_more_than_a_few_steps_a_character(
-    stop: list[str], fragment: str
-) -> None:
+def test_stop_strings_that_almost_match_take_few_steps_per_character(stop: list[str], fragment: str) -> None:
     matcher = StopMatcher(stop)
     steps = 0
     fallback = matcher._automaton.fallback

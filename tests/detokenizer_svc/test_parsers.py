@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from detokenizer_svc import parsers
-from detokenizer_svc.deltas import Content, Item, Marker, Reasoning, ThinkingEnd
+from detokenizer_svc.deltas import Content, Item, Marker, Reasoning, ReasoningEnd
 from detokenizer_svc.parsers import make_parsers
 from detokenizer_svc.stage import Chain, FinishReason, ParserContext, Stage
 from svclib.errors import InvalidRequest
@@ -14,7 +14,7 @@ CONTEXT = ParserContext()
 
 
 class Channels(Stage):
-    """A format that is both: what stands behind its marker is thinking."""
+    """One parser for reasoning and calls: text after its marker is reasoning."""
 
     markers = frozenset({"<|channel|>"})
 
@@ -32,8 +32,8 @@ class Channels(Stage):
 
 
 def make_chain(reasoning_parser: str, tool_parser: str, context: ParserContext) -> Chain:
-    thinking, calls = make_parsers(reasoning_parser, tool_parser, context)
-    return Chain(calls if thinking is None else [thinking, *calls])
+    reasoning, calls = make_parsers(reasoning_parser, tool_parser, context)
+    return Chain(calls if reasoning is None else [reasoning, *calls])
 
 
 def names(chain: Chain) -> list[str]:
@@ -44,10 +44,10 @@ def test_the_stages_for_two_names() -> None:
     assert names(make_chain("", "", CONTEXT)) == []
     assert names(make_chain("think", "", CONTEXT)) == ["Think"]
     assert names(make_chain("", "hermes", CONTEXT)) == ["Hermes"]
-    assert names(make_chain("think", "hermes", CONTEXT)) == ["Think", "CallsInThinking", "Hermes"]
+    assert names(make_chain("think", "hermes", CONTEXT)) == ["Think", "CallsInReasoning", "Hermes"]
 
 
-def test_a_format_that_is_both_is_one_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_parser_for_reasoning_and_calls_is_one_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parsers, "REASONING_PARSERS", {"channels": Channels})
     monkeypatch.setattr(parsers, "TOOL_PARSERS", {"channels": Channels})
     chain = make_chain("channels", "channels", CONTEXT)
@@ -58,12 +58,12 @@ def test_a_format_that_is_both_is_one_stage(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(("reasoning", "tools"), [("Think", ""), ("", "Hermes"), ("hermes", ""), ("think", "x")])
-def test_unknown_names_are_refused_with_the_known_ones(reasoning: str, tools: str) -> None:
-    with pytest.raises(InvalidRequest, match=r"known are (think|hermes)"):
+def test_unknown_parsers_are_refused_and_the_supported_ones_are_named(reasoning: str, tools: str) -> None:
+    with pytest.raises(InvalidRequest, match=r"supported: (think|hermes)"):
         make_chain(reasoning, tools, CONTEXT)
 
 
-def test_what_a_stage_gives_back_goes_through_those_behind_it() -> None:
+def test_text_held_by_a_stage_passes_through_the_stages_after_it() -> None:
     chain = Chain([Channels(CONTEXT), *make_chain("", "hermes", CONTEXT).stages])
     assert chain.feed([Content("x <tool")]) == [Content("x")]
     assert chain.finish([Content("_c")], "length") == [Content(" <tool_c(length)")]
@@ -72,5 +72,5 @@ def test_what_a_stage_gives_back_goes_through_those_behind_it() -> None:
 def test_failures_of_all_stages_count() -> None:
     chain = make_chain("think", "hermes", CONTEXT)
     chain.feed([Content("<tool_call>x<tool_call>")])
-    chain.finish([ThinkingEnd()], "stop")
+    chain.finish([ReasoningEnd()], "stop")
     assert chain.num_failures == 2

@@ -8,7 +8,7 @@ from detokenizer_svc.positions import Span, TokenPositions
 
 
 def positions_of(text: str, sizes: list[int]) -> tuple[TokenPositions, list[set[int]]]:
-    """Positions of tokens with so many bytes each, and the characters that each token has a part in."""
+    """Positions of tokens of the given sizes in bytes, and the characters that each token overlaps."""
     owners = [number for number, character in enumerate(text) for _ in character.encode()]
     positions, parts, start, whole = TokenPositions(), [], 0, 0
     for size in sizes:
@@ -26,7 +26,7 @@ token_sizes = st.lists(st.integers(1, 5), max_size=30)
 
 
 @given(texts, token_sizes, st.data())
-def test_tokens_within_spans_are_those_with_a_part_in_them(text: str, sizes: list[int], data: st.DataObject) -> None:
+def test_tokens_within_spans_are_those_that_overlap_them(text: str, sizes: list[int], data: st.DataObject) -> None:
     positions, parts = positions_of(text, sizes)
     edges = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
     spans = [Span(begin, end) for begin, end in zip(edges[::2], edges[1::2], strict=False) if begin < end]
@@ -55,7 +55,7 @@ def test_a_token_in_two_spans_counts_once() -> None:
     assert positions.tokens_within([Span(0, 1), Span(2, 3)], 4) == 1
 
 
-def test_a_token_without_text_counts_inside_a_span_and_not_behind_it() -> None:
+def test_a_token_without_text_counts_inside_a_span_but_not_after_it() -> None:
     positions = TokenPositions()
     for size in (1, 0, 1, 0):
         positions.add(size)
@@ -64,7 +64,7 @@ def test_a_token_without_text_counts_inside_a_span_and_not_behind_it() -> None:
 
 
 @pytest.mark.parametrize("length", [1, 100])
-def test_more_characters_than_there_are_take_all_tokens(length: int) -> None:
+def test_too_many_characters_take_all_tokens(length: int) -> None:
     positions = TokenPositions()
     positions.add(0, unfinished=True)
     assert positions.tokens_until(length) == 1

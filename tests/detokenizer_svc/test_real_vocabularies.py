@@ -49,7 +49,7 @@ def decoded(vocabulary: Vocabulary, token_ids: list[int], *, skip_special_tokens
 
 @pytest.mark.parametrize("skip", [True, False])
 @pytest.mark.parametrize("name", NAMES)
-def test_texts_come_back_from_a_real_vocabulary(name: str, skip: bool) -> None:
+def test_texts_round_trip_through_a_real_vocabulary(name: str, skip: bool) -> None:
     vocabulary, tokenizer = real(name)
     for text in TEXTS:
         token_ids = tokenizer.encode(text).ids
@@ -61,7 +61,7 @@ def test_texts_come_back_from_a_real_vocabulary(name: str, skip: bool) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_token_alone_is_what_the_tokenizer_says(name: str) -> None:
+def test_every_single_token_decodes_as_in_the_tokenizer(name: str) -> None:
     vocabulary, tokenizer = real(name)
     assert len(vocabulary) == max(tokenizer.get_vocab().values()) + 1
     special = {n for n, token in tokenizer.get_added_tokens_decoder().items() if token.special}
@@ -71,7 +71,7 @@ def test_every_token_alone_is_what_the_tokenizer_says(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "gemma3"])
-def test_any_tokens_in_a_row_are_what_the_tokenizer_says(name: str) -> None:
+def test_any_sequence_of_tokens_decodes_as_in_the_tokenizer(name: str) -> None:
     vocabulary, tokenizer = real(name)
 
     @given(st.lists(st.integers(0, len(vocabulary) - 1), max_size=12), st.booleans())
@@ -131,11 +131,11 @@ METASPACE = {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"S
         ({"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}]}, {"<0xFF>": 0}, (b"\xff",)),
     ],
 )  # fmt: skip
-def test_how_tokens_are_written(decoder: dict[str, Any], vocab: Any, expected: tuple[bytes, ...]) -> None:
+def test_bytes_of_tokens_by_decoder(decoder: dict[str, Any], vocab: Any, expected: tuple[bytes, ...]) -> None:
     assert from_json(description(decoder, vocab), {}).bytes_by_id == expected
 
 
-def test_added_tokens_are_written_as_they_are_and_the_configuration_has_the_last_word() -> None:
+def test_added_tokens_are_spelled_as_they_are_and_the_configuration_overrides_them() -> None:
     added = (
         {"id": 1, "content": "<Ġ>", "special": True},
         {"id": 2, "content": "  ", "special": False},
@@ -147,7 +147,7 @@ def test_added_tokens_are_written_as_they_are_and_the_configuration_has_the_last
     assert dict(vocabulary.special) == {1: "<Ġ>", 3: "<x>"}
 
 
-def test_word_pieces_are_words_and_what_goes_on_within_them() -> None:
+def test_word_pieces_start_words_or_continue_them() -> None:
     added = ({"id": 3, "content": "[SEP]", "special": True},)
     vocabulary = from_json(description({"type": "WordPiece"}, {"play": 0, "##ing": 1, "##": 2}, added), {})
 
@@ -157,14 +157,14 @@ def test_word_pieces_are_words_and_what_goes_on_within_them() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (description({"type": "CTC"}, {"a": 0}), "decoder 'CTC' is not supported"),
-        ({"model": {"vocab": {"a": 0}}}, "decoder None is not supported"),
+        (description({"type": "CTC"}, {"a": 0}), "unsupported decoder step 'CTC'"),
+        ({"model": {"vocab": {"a": 0}}}, "unsupported tokenizer: it has no decoder"),
         ({"decoder": {"type": "ByteLevel"}}, "not in the usual format"),
         (description({"type": "ByteLevel"}, {"a": 0}, ({"id": 1},)), "not in the usual format"),
         (description({"type": "ByteLevel"}, 5), "not in the usual format"),
     ],
 )
-def test_what_is_not_supported_is_said(content: dict[str, Any], message: str) -> None:
+def test_unsupported_tokenizers_are_refused_by_name(content: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelFileError, match=message):
         from_json(content, {})
 
@@ -189,10 +189,10 @@ def test_folders_that_cannot_be_used(tmp_path: Path, content: str | None, messag
         load(str(tmp_path))
 
 
-def test_an_id_that_is_not_to_be_had(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_id_that_cannot_be_downloaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(SettingsError, match=r"cannot get tokenizer\.json of 'nobody/nothing'"):
+    with pytest.raises(SettingsError, match=r"cannot download tokenizer\.json of 'nobody/nothing'"):
         load("nobody/nothing")
 
 
@@ -248,8 +248,8 @@ def test_a_byte_level_gguf_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("model", ["bert", "rwkv", None])
-def test_a_gguf_file_of_another_kind(tmp_path: Path, model: str | None) -> None:
-    with pytest.raises(SettingsError, match=f"of kind {model!r}, which is not supported"):
+def test_a_gguf_file_with_an_unsupported_tokenizer_model(tmp_path: Path, model: str | None) -> None:
+    with pytest.raises(SettingsError, match=f"unsupported tokenizer model {model!r}"):
         load(str(gguf(tmp_path / "x.gguf", model, ["a"], None)))
 
 

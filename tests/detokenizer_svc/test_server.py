@@ -54,7 +54,7 @@ def read(url: str) -> str:
         return text
 
 
-async def test_it_serves_and_ends_when_told(smollm2: Path) -> None:
+async def test_it_serves_and_stops_on_sigterm(smollm2: Path) -> None:
     async with process(f"--model={smollm2}") as running:
         started = await line(running, "started")
         assert (await line(running, "vocabulary loaded"))["tokens"] == 49152
@@ -80,7 +80,7 @@ async def test_it_serves_and_ends_when_told(smollm2: Path) -> None:
             assert await running.wait() == 0
 
 
-async def test_its_metrics_can_be_read() -> None:
+async def test_metrics_are_served() -> None:
     async with process("--model=simulated") as running:
         port = (await line(running, "started"))["metrics_port"]
         await line(running, "serving")
@@ -90,7 +90,7 @@ async def test_its_metrics_can_be_read() -> None:
 
 
 @pytest.mark.parametrize("flags", [["--model=/nowhere/model.gguf"], ["--tokenizer=/nowhere/model.gguf"], ["--bad=1"]])
-async def test_bad_settings_end_it_with_2(flags: list[str]) -> None:
+async def test_invalid_settings_exit_with_2(flags: list[str]) -> None:
     async with process(*flags) as running:
         assert running.stderr is not None
         async with asyncio.timeout(60):
@@ -109,12 +109,12 @@ def test_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("flags", [["--model="], ["--metrics-port=-1"], ["--port=70000"]])
-def test_bad_settings(flags: list[str]) -> None:
+def test_invalid_settings(flags: list[str]) -> None:
     with pytest.raises(SettingsError, match=flags[0].partition("=")[0].strip("-").replace("-", "_")):
         DetokenizerSettings.load(flags)
 
 
-def test_the_settings_table_of_the_readme_is_whole() -> None:
+def test_the_settings_table_of_the_readme_is_complete() -> None:
     readme = (Path(__file__).parents[2] / "detokenizer_svc" / "README.md").read_text()
     for name, setting in DetokenizerSettings.model_fields.items():
         assert f"`DETOKENIZER_{name.upper()}`" in readme

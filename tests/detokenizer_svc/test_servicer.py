@@ -83,7 +83,7 @@ class Answer:
 
 
 async def ask(client: Client, request: pb.FormatRequest, *inputs: pb.FormatInput) -> Answer:
-    """Send inputs one by one, each as soon as the server has had its turn."""
+    """Send inputs one by one, each after the server has run."""
     answer = Answer()
     async with client.open(request, Opening("r")) as stream:
         for message in inputs:
@@ -199,7 +199,7 @@ async def test_there_is_one_log_probability_for_each_counted_token(size: int) ->
     assert b"".join(entry.sampled.token_bytes for entry in answer.logprobs) == text.encode()[:counted]
 
 
-async def test_log_probabilities_are_sent_although_text_is_held() -> None:
+async def test_log_probabilities_are_sent_while_text_is_held_back() -> None:
     request = pb.FormatRequest(stop=["abc"])
     async with serving() as connection, connection.client.open(request, Opening("r")) as stream:
         stream.send(pb.FormatInput(token_ids=b"a", output_logprobs=logprobs([97], [[]])))
@@ -216,7 +216,7 @@ async def test_log_probabilities_are_sent_although_text_is_held() -> None:
         (pb.FormatRequest(stop=[""]), "stop"),
     ],
 )
-async def test_impossible_requests(request_: pb.FormatRequest, param: str) -> None:
+async def test_invalid_requests(request_: pb.FormatRequest, param: str) -> None:
     async with serving() as connection:
         with pytest.raises(InvalidRequest) as refused:
             await ask(connection.client, request_, *inputs_of("a"))
@@ -234,7 +234,7 @@ async def test_impossible_requests(request_: pb.FormatRequest, param: str) -> No
         pb.FormatInput(token_ids=[65], output_logprobs=logprobs([65], [])),
     ],
 )
-async def test_a_wrong_input_ends_its_choice_and_no_other(message: pb.FormatInput) -> None:
+async def test_an_invalid_input_ends_only_its_own_choice(message: pb.FormatInput) -> None:
     async with serving() as connection, connection.client.open(pb.FormatRequest(), Opening("other")) as other:
         other.send(pb.FormatInput(token_ids=b"x"))
         assert (await anext(other)).deltas[0].content == "x"
@@ -244,7 +244,7 @@ async def test_a_wrong_input_ends_its_choice_and_no_other(message: pb.FormatInpu
         assert [delta.content async for event in other for delta in event.deltas] == ["y"]
 
 
-async def test_a_long_replay_is_formatted_in_portions_between_which_others_have_their_turn() -> None:
+async def test_a_long_replay_is_formatted_in_batches_between_which_other_choices_run() -> None:
     text = "0123456789" * 4000
     assert len(text) > 5 * BATCH_TOKENS
     async with serving() as connection:
@@ -267,7 +267,7 @@ async def test_many_choices_at_once() -> None:
         assert connection.metric("pellucid_detokenizer_choices_running") == 0
 
 
-async def test_what_is_counted() -> None:
+async def test_metrics() -> None:
     request = pb.FormatRequest(tool_parser="hermes", stop=["END"])
     async with serving() as connection:
         await ask(connection.client, request, *inputs_of("<tool_call>x <tool_call>{END and more"))
@@ -297,7 +297,7 @@ async def test_info() -> None:
     assert not syntax.special_token_ids
 
 
-async def test_info_says_which_tags_are_special_tokens() -> None:
+async def test_info_reports_the_tags_that_are_special_tokens() -> None:
     vocabulary = vocabulary_of(b"a", b"</tool_call>", special=("<eot>", "<tool_call>"))
     async with serving(vocabulary) as connection:
         info = await connection.stub.GetInfo(pb.DetokenizerInfoRequest())

@@ -14,9 +14,9 @@ stops = st.lists(strings, min_size=1, max_size=4)
 texts = st.text(alphabet="abc", max_size=40)
 
 
-def naive(text: str, stop: list[str], armed_from: int = 0) -> tuple[str, str | None]:
-    """What stands before the stop string that is complete first, and that string."""
-    for end in range(armed_from + 1, len(text) + 1):
+def naive(text: str, stop: list[str], min_characters: int = 0) -> tuple[str, str | None]:
+    """The text before the stop string that is complete first, and that stop string."""
+    for end in range(min_characters + 1, len(text) + 1):
         for string in stop:
             if text[:end].endswith(string):
                 return text[: end - len(string)], string
@@ -24,22 +24,22 @@ def naive(text: str, stop: list[str], armed_from: int = 0) -> tuple[str, str | N
 
 
 def held(text: str, stop: list[str]) -> int:
-    """Length of the longest end of the text that is a true prefix of a stop string."""
+    """Length of the longest suffix of the text that is a proper prefix of a stop string."""
     return max((n for string in stop for n in range(len(string)) if text.endswith(string[:n])), default=0)
 
 
 @given(texts, stops, st.lists(st.integers(0, 4), max_size=30), st.integers(0, 8))
-def test_any_strings_in_any_pieces(text: str, stop: list[str], sizes: list[int], armed_from: int) -> None:
+def test_any_strings_in_any_pieces(text: str, stop: list[str], sizes: list[int], min_characters: int) -> None:
     matcher = StopMatcher(stop)
     out, read = "", ""
     for piece in cut_by(text, sizes):
-        out += matcher.feed(piece, armed_from=armed_from)
+        out += matcher.feed(piece, min_characters=min_characters)
         read += piece
         if matcher.matched:
             break
-        if not armed_from:
+        if not min_characters:
             assert len(out) == len(read) - held(read, stop)
-    expected, matched = naive(text, stop, armed_from)
+    expected, matched = naive(text, stop, min_characters)
     assert matcher.matched == matched
     assert out + ("" if matched else matcher.interrupt()) == expected
     if matched:
@@ -47,7 +47,7 @@ def test_any_strings_in_any_pieces(text: str, stop: list[str], sizes: list[int],
 
 
 @given(texts, texts, stops)
-def test_nothing_matches_over_an_interruption(left: str, right: str, stop: list[str]) -> None:
+def test_nothing_matches_across_an_interruption(left: str, right: str, stop: list[str]) -> None:
     matcher = StopMatcher(stop)
     out = matcher.feed(left)
     if matcher.matched is None:
@@ -97,7 +97,7 @@ def test_rows(
     [(0, "", 1), (1, ".a", 3), (2, ".a", 3), (3, ".a.a", 5), (4, ".a.a", 5), (5, ".a.a.", 6), (6, ".a.a..", None)],
 )
 @pytest.mark.parametrize("size", SIZES)
-def test_the_first_min_tokens_tokens_complete_nothing(
+def test_no_stop_string_ends_within_the_first_min_tokens(
     min_tokens: int, content: str, num_tokens: int | None, size: int
 ) -> None:
     vocabulary = vocabulary_of(b".", b"a")
@@ -109,7 +109,7 @@ def test_the_first_min_tokens_tokens_complete_nothing(
     assert (output.ending.matched_stop is None) == (num_tokens is None)
 
 
-def test_a_stop_string_may_begin_within_the_first_min_tokens_tokens() -> None:
+def test_a_stop_string_may_start_within_the_first_min_tokens() -> None:
     output = run(FormatSpec(stop=("ab",), min_tokens=1), cut([0, 1], 1), vocabulary=vocabulary_of(b"a", b"b"))
     assert output.content == ""
     assert output.num_tokens == 2
@@ -123,7 +123,7 @@ def test_a_character_that_completes_a_stop_string_with_its_last_byte(size: int) 
     assert output.num_tokens == 3
 
 
-def test_bytes_that_never_became_a_character_can_complete_a_stop_string() -> None:
+def test_incomplete_characters_at_the_end_can_complete_a_stop_string() -> None:
     output = run(FormatSpec(stop=("\ufffd",)), [[0], [1]], vocabulary=vocabulary_of(b"a", b"\xf0\x9f"), reason="length")
     assert output.ending is not None
     assert output.content == "a"
@@ -131,7 +131,7 @@ def test_bytes_that_never_became_a_character_can_complete_a_stop_string() -> Non
 
 
 @pytest.mark.parametrize("stop", [[""], ["a", ""], ["a" * (MAX_STOP_LENGTH + 1)], ["a"] * (MAX_STOP_STRINGS + 1)])
-def test_impossible_stop_strings_are_refused(stop: list[str]) -> None:
+def test_invalid_stop_strings_are_refused(stop: list[str]) -> None:
     with pytest.raises(InvalidRequest) as refused:
         check_stop_strings(stop)
     assert refused.value.param == "stop"

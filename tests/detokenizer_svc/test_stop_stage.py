@@ -1,4 +1,4 @@
-"""Stop strings and thinking, stop strings and special tokens."""
+"""Stop strings and reasoning, stop strings and special tokens."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detokenizer_svc.deltas import Content, Item, Marker, Reasoning, ThinkingEnd
+from detokenizer_svc.deltas import Content, Item, Marker, Reasoning, ReasoningEnd
 from detokenizer_svc.formatter import FormatSpec
 from detokenizer_svc.reasoning.think import CLOSING, OPENING, Think
 from detokenizer_svc.stage import ParserContext, ReasoningState
@@ -29,7 +29,7 @@ stops = st.lists(
 
 
 @given(fragments, stops, st.sampled_from(ReasoningState), st.lists(st.integers(0, 4), max_size=30))
-def test_stop_strings_apply_to_the_answer_alone(
+def test_stop_strings_apply_to_content_only(
     text: str, stop: list[str], state: ReasoningState, sizes: list[int]
 ) -> None:
     spec = FormatSpec(reasoning_parser="think", reasoning_state=state)
@@ -46,14 +46,14 @@ def test_stop_strings_apply_to_the_answer_alone(
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_min_tokens_count_from_the_begin_of_the_output(size: int) -> None:
+def test_min_tokens_count_from_the_start_of_the_output(size: int) -> None:
     spec = FormatSpec(reasoning_parser="think", reasoning_state=OPEN, stop=("x",))
     text = f"ab{CLOSING}\nxyxy"
     for min_tokens, content in ((0, ""), (11, ""), (12, "xy"), (13, "xy"), (14, "xyxy")):
         assert run_text(replace(spec, min_tokens=min_tokens), text, size).content == content
 
 
-def test_what_is_given_back_in_its_order() -> None:
+def test_held_items_are_released_in_order() -> None:
     stage = StopStage(Think(ParserContext(reasoning_state=UNDECIDED)), ["abc"], [], lambda: 0)
 
     def feed(*items: Item) -> list[Item]:
@@ -61,7 +61,7 @@ def test_what_is_given_back_in_its_order() -> None:
 
     assert feed(Content("\n<thi")) == []
     assert feed(Content("nk>ab")) == [Reasoning("ab")]
-    assert feed(Content("</think>")) == [ThinkingEnd()]
+    assert feed(Content("</think>")) == [ReasoningEnd()]
     assert feed(Content("c\nxab")) == [Content("c\nx")]
     assert feed(Marker("[CALL]")) == [Content("ab"), Marker("[CALL]")]
     assert feed(Content("c ab"), Content("c d"), Content("e")) == [Content("c ")]
@@ -122,7 +122,7 @@ def test_special_tokens_and_min_tokens(min_tokens: int) -> None:
 
 @pytest.mark.parametrize("state", [UNDECIDED, OPEN, CLOSED])
 @pytest.mark.parametrize("size", SIZES)
-def test_special_tokens_inside_thinking_end_nothing(state: ReasoningState, size: int) -> None:
+def test_special_tokens_inside_reasoning_do_not_match(state: ReasoningState, size: int) -> None:
     spec = FormatSpec(stop=(EOT,), reasoning_parser="think", reasoning_state=state)
     output = run(spec, cut([A, END, B, THINK_END, A, END, B], size), vocabulary=TOKENS)
     assert output.ending is not None
@@ -134,7 +134,7 @@ def test_special_tokens_inside_thinking_end_nothing(state: ReasoningState, size:
 
 
 @pytest.mark.parametrize("state", [UNDECIDED, OPEN])
-def test_a_special_token_where_the_answer_or_the_thinking_may_begin(state: ReasoningState) -> None:
+def test_a_special_token_where_content_or_reasoning_may_start(state: ReasoningState) -> None:
     vocabulary = vocabulary_of(b"\n", b"<think>", b"a</think>\n", special=(EOT,))
     spec = FormatSpec(stop=(EOT,), reasoning_parser="think", reasoning_state=state)
     for size in SIZES:

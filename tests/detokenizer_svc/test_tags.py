@@ -14,7 +14,7 @@ fragments = st.lists(st.sampled_from([*TAGS, "<", "/", "a", ">", "<<", " ", "\n"
 
 
 def search_all(pieces: list[str]) -> tuple[list[str], str]:
-    """Texts and tags in turn, and what is given back at the end."""
+    """Texts and tags in turn, and the text released at the end."""
     search = TagSearch(*TAGS)
     found_all = [""]
     for piece in pieces:
@@ -41,14 +41,14 @@ def test_any_text_in_any_pieces(text: str, sizes: list[int]) -> None:
 
 
 @given(fragments)
-def test_only_white_space_and_begun_tags_are_held(text: str) -> None:
+def test_only_white_space_and_partial_tags_are_held(text: str) -> None:
     rest = search_all([text])[1]
     begun = rest.lstrip(WHITE_SPACE)
     assert begun == "" or any(tag.startswith(begun) and tag != begun for tag in TAGS)
 
 
 @pytest.mark.parametrize("pieces", [[" \n x <a>"], [" ", "\n", " x", " ", "<", "a>"]])
-def test_white_space_behind_a_tag_is_dropped_once(pieces: list[str]) -> None:
+def test_white_space_after_a_tag_is_dropped_once(pieces: list[str]) -> None:
     search = TagSearch("<a>")
     search.skip_space()
     found = [search.feed(piece) for piece in pieces]

@@ -1,4 +1,4 @@
-"""A stream, joined, is what the tokenizers library makes of all the tokens at once."""
+"""The joined stream equals the tokenizers library's decode of all tokens at once."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def description(steps: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def whole_characters(ids: Iterable[int]) -> list[int]:
-    """Without byte tokens that are no characters, for which the library writes one U+FFFD for each of a run."""
+    """Without byte tokens that are not characters: the library writes one U+FFFD for each byte of a run."""
     first, second = sorted(BYTES)
     out: list[int] = []
     for token_id in ids:
@@ -98,7 +98,7 @@ def whole_characters(ids: Iterable[int]) -> list[int]:
 
 
 def decoded(tokenizer: Tokenizer, ids: list[int], skip: bool) -> str | None:
-    """What the library makes of the tokens; None where it panics: at texts shorter than what it cuts off."""
+    """The library's decode of the tokens; None if it panics, as it does for texts shorter than what it strips."""
     try:
         return str(tokenizer.decode(ids, skip_special_tokens=skip))
     except BaseException as error:
@@ -108,7 +108,7 @@ def decoded(tokenizer: Tokenizer, ids: list[int], skip: bool) -> str | None:
 
 
 @pytest.mark.parametrize("name", DECODERS)
-def test_a_stream_is_what_the_tokenizer_decodes(name: str) -> None:
+def test_the_joined_stream_equals_the_tokenizers_decode(name: str) -> None:
     vocabulary = from_json(description(DECODERS[name]), {})
     theirs = Tokenizer.from_str(json.dumps(description(DECODERS[name])))
 
@@ -128,32 +128,32 @@ def test_a_stream_is_what_the_tokenizer_decodes(name: str) -> None:
     check()
 
 
-def test_k10_1() -> None:
+def test_a_metaspace_decoder_with_strip() -> None:
     vocabulary = from_json(description(DECODERS["K10.1"]), {})
     assert run(FormatSpec(), [[0], [1], [2]], vocabulary=vocabulary).content == "Hello\nworld"
 
 
-def test_a_text_that_goes_on_with_the_prompts_keeps_its_space() -> None:
+def test_a_continuation_of_the_prompt_keeps_its_leading_space() -> None:
     for name in ("K10.1", "llama", "metaspace"):
         vocabulary = from_json(description(DECODERS[name]), {})
         assert run(FormatSpec(prompt_tail_ids=(0,)), [[2], [2]], vocabulary=vocabulary).content == " world world"
 
 
-def test_special_tokens_that_are_left_out_begin_no_text() -> None:
+def test_skipped_special_tokens_are_not_the_first_token_of_the_text() -> None:
     vocabulary = from_json(description(DECODERS["metaspace"]), {})
     begin = len(PIECES) - 1
     assert run(FormatSpec(), [[begin], [0]], vocabulary=vocabulary).content == "Hello"
     assert run(FormatSpec(skip_special_tokens=False), [[begin], [0]], vocabulary=vocabulary).content == "<s> Hello"
 
 
-def test_only_what_can_still_change_is_held() -> None:
+def test_only_text_that_can_still_change_is_held() -> None:
     steps = TextSteps((ReplaceText("\n ", "\n"), StripText("!", 0, 1)), at_start=True)
     fed: Sequence[tuple[str, str]] = [("a", "a"), ("b\n", "b"), (" c", "\nc"), ("!", ""), ("!", "!"), ("d\n", "!d")]
     assert [steps.feed(text) for text, _ in fed] == [out for _, out in fed]
     assert steps.finish() == "\n"
 
 
-def test_a_step_that_cannot_be_done_piece_by_piece_is_refused_by_name() -> None:
+def test_a_step_that_cannot_run_incrementally_is_refused_by_name() -> None:
     for step in (replace("a+", "", "Regex"), metaspace("always")):
-        with pytest.raises(ModelFileError, match=f"decoder step '{step['type']}'.* on the whole text is not supported"):
+        with pytest.raises(ModelFileError, match=f"unsupported decoder step '{step['type']}'.* on the whole text"):
             from_json(description([FUSE, step]), {})

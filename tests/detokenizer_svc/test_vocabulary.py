@@ -32,7 +32,7 @@ def test_an_id_outside(token_id: int) -> None:
         VOCABULARY.text_of(token_id)
 
 
-def test_nobody_can_change_it() -> None:
+def test_it_is_immutable() -> None:
     with pytest.raises(TypeError):
         VOCABULARY.special[1] = "x"  # type: ignore[index]
     with pytest.raises(dataclasses.FrozenInstanceError):

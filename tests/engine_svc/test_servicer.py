@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from modelfiles.token_table import simulated_table
 from protos.v1 import engine_pb2
 from svclib.errors import ContextLengthExceeded, DeadlineExceeded, InvalidRequest, Overloaded, ServiceError, Unsupported
 from tests.engine_svc.paged_model import PagedModel
@@ -339,6 +340,7 @@ async def test_the_model_describes_itself() -> None:
         max_num_seqs=3,
         tasks=["generate"],
         supports_constraints=True,
+        vocabulary_hash=simulated_table().vocabulary_hash(),
     )
 
 

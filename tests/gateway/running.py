@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import grpc
@@ -198,12 +199,18 @@ class _Registered:
 
 
 @asynccontextmanager
-async def real_stack(**settings: Any) -> AsyncIterator[Stack]:
-    """A gateway in front of the real services with the simulated model, all in this process."""
+async def real_stack(
+    *, tokenizers: Mapping[str, str] = MappingProxyType({}), ready: bool = True, **settings: Any
+) -> AsyncIterator[Stack]:
+    """A gateway in front of the real services with the simulated model, all in this process.
+
+    ``tokenizers`` are the ``tokenizer`` settings of services; the others have the simulated model's.
+    """
+    of = lambda service: tokenizers.get(service, "")
     services: dict[str, Service] = {
-        "tokenizer": TokenizerService(TokenizerSettings(model="simulated")),
-        "engine": EngineService(EngineSettings(model="simulated")),
-        "detokenizer": DetokenizerService(DetokenizerSettings(model="simulated")),
+        "tokenizer": TokenizerService(TokenizerSettings(model="simulated", tokenizer=of("tokenizer"))),
+        "engine": EngineService(EngineSettings(model="simulated", tokenizer=of("engine"))),
+        "detokenizer": DetokenizerService(DetokenizerSettings(model="simulated", tokenizer=of("detokenizer"))),
     }
     peers = {name: [Peer(_Registered(service), serving=False)] for name, service in services.items()}
     async with AsyncExitStack() as stack:
@@ -217,5 +224,7 @@ async def real_stack(**settings: Any) -> AsyncIterator[Stack]:
         addresses = {name: group[0].address for name, group in peers.items()}
         gateway, server, url = await stack.enter_async_context(gateway_before(addresses, **settings))
         running = Stack(gateway, url, server, peers)
-        await running.until_ready()
+        await until(lambda: all(all(group.values()) for group in gateway.peers().values()))
+        if ready:
+            await running.until_ready()
         yield running

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +24,7 @@ from svclib.errors import (
     Unavailable,
 )
 from svclib.liveness import ProbePolicy
-from tests.gateway.running import HI, MODEL, Stack, scripted_stack, until
+from tests.gateway.running import HI, MODEL, Stack, real_stack, scripted_stack, until
 from tests.gateway.scripted import (
     CONTEXT,
     VOCABULARY,
@@ -35,6 +38,7 @@ from tests.gateway.scripted import (
     tokens,
 )
 from tests.gateway.sse import collect
+from tests.tokenizer_svc import templates, tiny
 
 BOTH = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 
@@ -424,3 +428,36 @@ async def test_vocabulary_mismatch_between_services(logits: int) -> None:
             assert response.status_code == 503
             said = f"the tokenizer has {VOCABULARY} token ids and the engine has {logits}"
             assert said in response.json()["error"]["message"]
+
+
+def _vocabulary(folder: Path, *, swapped: bool) -> str:
+    """A folder with a tokenizer; with ``swapped``, two of its tokens have each other's ids."""
+    folder.mkdir()
+    description = json.loads(tiny.byte_level().to_str())
+    vocab = description["model"]["vocab"]
+    if swapped:
+        vocab["a"], vocab["b"] = vocab["b"], vocab["a"]
+    (folder / "tokenizer.json").write_text(json.dumps(description))
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": templates.CHATML})
+    )
+    return str(folder)
+
+
+@pytest.mark.parametrize("odd", ["tokenizer", "engine", "detokenizer", "none"])
+async def test_services_with_different_vocabularies_of_one_size_are_not_ready(odd: str, tmp_path: Path) -> None:
+    usual, other = (_vocabulary(tmp_path / str(swapped), swapped=swapped) for swapped in (False, True))
+    tokenizers = dict.fromkeys(("tokenizer", "engine", "detokenizer"), usual)
+    if odd != "none":
+        tokenizers[odd] = other
+    async with real_stack(tokenizers=tokenizers, ready=odd == "none") as stack, stack.http() as client:
+        ready = await client.get("/ready")
+        if odd == "none":
+            assert ready.status_code == 200
+            return
+        assert ready.status_code == 503
+        message = ready.json()["error"]["message"]
+        assert "the services have different vocabularies" in message
+        hashes = dict(re.findall(r"(tokenizer|engine|detokenizer) ([0-9a-f]{12})", message))
+        assert len(hashes) == 3
+        assert [name for name in hashes if list(hashes.values()).count(hashes[name]) == 1] == [odd]

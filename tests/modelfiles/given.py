@@ -1,4 +1,4 @@
-"""GGUF files made in tests: small ones token by token, and others of the original of a real tokenizer."""
+"""GGUF files made in tests: small ones token by token, and others from the tokenizer.json of a real tokenizer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LETTERS: Final = sorted(pre_tokenizers.ByteLevel.alphabet())
 BYTES: Final = [f"<0x{value:02X}>" for value in range(256)]
 
 POINTER: Final = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 7031660\n"
-"""What stands for a file in a clone made without ``git lfs``."""
+"""A Git LFS pointer."""
 
 Tokens = Sequence[tuple[str, TokenType]]
 
@@ -55,7 +55,7 @@ def as_gguf(path: Path, folder: Path, pre: str, **extra: Any) -> Path:
 
 
 def as_scored_gguf(path: Path, folder: Path, architecture: str, **extra: Any) -> Path:
-    """A sentencepiece tokenizer as llama.cpp's converter writes it, which has no merges but scores."""
+    """A sentencepiece tokenizer as llama.cpp's converter writes it, with scores instead of merges."""
     tokens = tokens_of(json.loads((folder / "tokenizer.json").read_text()), spaced=True)
     scores = [-float(token_id) for token_id in range(len(tokens))]
     return write_gguf(path, "llama", tokens, architecture=architecture, add_token_scores=scores, **extra)

@@ -96,11 +96,9 @@ def test_tensors_start_at_the_alignment_that_the_file_names(tmp_path: Path, alig
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_a_file_that_ends_early_is_refused(
-    path: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
+def test_a_truncated_file_is_refused(path: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     content = path.read_bytes()
-    # The last tensor is followed by padding, which nobody misses.
+    # The last tensor is followed by padding, which may be missing.
     end = read_header(path).tensors[-1].offset + read_header(path).tensors[-1].row_bytes
     cut = tmp_path_factory.mktemp("cut") / "cut.gguf"
     cut.write_bytes(content[: data.draw(st.integers(0, end - 1))])
@@ -111,7 +109,7 @@ def test_a_file_that_ends_early_is_refused(
 
 @settings(max_examples=200)
 @given(at=st.integers(0, 600), value=st.integers(0, 255))
-def test_a_changed_byte_is_read_or_refused_but_never_worse(
+def test_a_changed_byte_is_read_or_refused(
     path: Path, tmp_path_factory: pytest.TempPathFactory, at: int, value: int
 ) -> None:
     content = bytearray(path.read_bytes())
@@ -133,10 +131,10 @@ def test_a_changed_byte_is_read_or_refused_but_never_worse(
         (b"PK\x03\x04 a zip file of some length, surely no GGUF", "is not a GGUF file"),
         (b"GGUF" + (1).to_bytes(4, "little") + bytes(16), "version 1"),
         (b"GGUF" + (3).to_bytes(4, "big") + bytes(16), "version"),
-        (b"GGUF" + (3).to_bytes(4, "little") + b"\xff" * 16, "is damaged: its header does not follow the format"),
+        (b"GGUF" + (3).to_bytes(4, "little") + b"\xff" * 16, "is damaged: invalid GGUF header"),
     ],
 )
-def test_what_is_no_gguf_file_is_refused_with_a_reason(tmp_path: Path, content: bytes, reason: str) -> None:
+def test_invalid_files_are_refused_with_a_reason(tmp_path: Path, content: bytes, reason: str) -> None:
     (tmp_path / "odd.gguf").write_bytes(content)
 
     with pytest.raises(ModelFileError, match=reason):

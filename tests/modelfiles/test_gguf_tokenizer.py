@@ -29,7 +29,7 @@ WORDS = ("▁▁", "▁", "h", "i", "▁h", "hi", "▁hi", "x", "▁x", "y")
 
 
 def sentencepiece(path: Path, *more: tuple[str, TokenType], **extra: Any) -> GgufTokenizer:
-    """A vocabulary with scores: later words are merged first."""
+    """A vocabulary with scores: later words merge first."""
     tokens = [*UNK_BOS_EOS, *BYTE_TOKENS, *normal(*WORDS), *more]
     scores = [0.0] * 259 + [float(n) for n in range(len(tokens) - 259)]
     return load_gguf_tokenizer(write_gguf(path, "llama", tokens, add_token_scores=scores, **extra))
@@ -43,7 +43,7 @@ def byte_level(path: Path, *more: tuple[str, TokenType], merges: tuple[str, ...]
 
 
 def pieces(loaded: GgufTokenizer, text: str, *, special: bool = False) -> list[str]:
-    """The tokens of a text as they are written in the file."""
+    """The tokens of a text as spelled in the file."""
     ids = loaded.tokenizer.encode(text, add_special_tokens=special).ids
     return [loaded.vocabulary.tokens[token_id] for token_id in ids]
 
@@ -67,7 +67,7 @@ DEEPSEEK = ("<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>", 
 
 
 def deepseek(path: Path, **extra: Any) -> Path:
-    """A vocabulary whose control tokens are no letters of the byte alphabet."""
+    """A vocabulary whose control tokens are outside the byte alphabet."""
     end, user, assistant, begin = DEEPSEEK
     tokens = [*control(end), *user_defined(user), *control(assistant, begin), *normal(*LETTERS)]
     ids: dict[str, Any] = {"add_bos_token_id": 3, "add_eos_token_id": 0}
@@ -85,7 +85,7 @@ def test_control_tokens_outside_the_byte_alphabet_keep_their_ids(tmp_path: Path)
     assert loaded.special_tokens == {"bos_token": DEEPSEEK[3], "eos_token": DEEPSEEK[0]}
 
 
-def test_phi_3s_tokens_take_the_white_space_on_their_right(tmp_path: Path) -> None:
+def test_added_tokens_of_phi_3_strip_on_their_right(tmp_path: Path) -> None:
     more = control("<|user|>", "<|assistant|>", "<|end|>", "<|endoftext|>")
     text = "<|user|>\nhi<|end|>\n<|assistant|>\n"
     for architecture, name in (("phi3", ""), ("llama", "Phi-3 mini")):
@@ -105,12 +105,12 @@ def test_phi_3s_tokens_take_the_white_space_on_their_right(tmp_path: Path) -> No
     assert pieces(other, "<|user|>\nhi")[1:3] == ["▁", "<0x0A>"]
 
 
-def test_masks_of_embedding_models_take_the_white_space_on_their_left(tmp_path: Path) -> None:
+def test_mask_tokens_of_embedding_models_strip_on_their_left(tmp_path: Path) -> None:
     loaded = byte_level(tmp_path / "x.gguf", *control("<mask>"), add_tokenizer_pre="jina-v2-code")
     assert pieces(loaded, "a <mask> b") == ["a", "<mask>", "Ġ", "b"]
 
 
-def test_a_space_before_the_first_word_and_behind_special_tokens(tmp_path: Path) -> None:
+def test_a_space_before_the_first_word_and_after_special_tokens(tmp_path: Path) -> None:
     with_space = sentencepiece(tmp_path / "x.gguf")
     assert pieces(with_space, "hi") == ["▁hi"]
     assert pieces(with_space, "hi</s>hi x") == ["▁hi", "</s>", "▁hi", "▁x"]
@@ -120,7 +120,7 @@ def test_a_space_before_the_first_word_and_behind_special_tokens(tmp_path: Path)
     assert (with_space.tokenizer.decode([265]), without.tokenizer.decode([265])) == ("hi", " hi")
 
 
-def test_bytes_for_what_has_no_token(tmp_path: Path) -> None:
+def test_byte_fallback(tmp_path: Path) -> None:
     loaded = sentencepiece(tmp_path / "x.gguf", add_add_space_prefix=False)
     assert pieces(loaded, "é\n") == ["<0xC3>", "<0xA9>", "<0x0A>"]
     assert loaded.tokenizer.decode(loaded.tokenizer.encode("é\n hi", add_special_tokens=False).ids) == "é\n hi"
@@ -135,7 +135,7 @@ def test_bytes_for_what_has_no_token(tmp_path: Path) -> None:
         ({"add_bos_token_id": 3}, ["<0x00>", "▁x"]),
     ],
 )
-def test_what_stands_around_a_text_of_sentencepiece(flags: dict[str, Any], expected: list[str], tmp_path: Path) -> None:
+def test_special_tokens_around_a_sentencepiece_text(flags: dict[str, Any], expected: list[str], tmp_path: Path) -> None:
     assert pieces(sentencepiece(tmp_path / "x.gguf", **flags), "x", special=True) == expected
 
 
@@ -148,7 +148,7 @@ def test_what_stands_around_a_text_of_sentencepiece(flags: dict[str, Any], expec
         ("gpt-2", {"add_add_bos_token": True, "add_add_eos_token": True}, ["<b>", "x", "<e>"]),
     ],
 )
-def test_what_stands_around_a_text_of_byte_level(
+def test_special_tokens_around_a_byte_level_text(
     pre: str, flags: dict[str, Any], expected: list[str], tmp_path: Path
 ) -> None:
     ids: dict[str, Any] = {"add_bos_token_id": 256, "add_eos_token_id": 257}
@@ -156,12 +156,12 @@ def test_what_stands_around_a_text_of_byte_level(
     assert pieces(loaded, "x", special=True) == expected
 
 
-def test_a_token_to_stand_before_a_text_that_is_not_named(tmp_path: Path) -> None:
+def test_a_missing_bos_token_id(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="add_bos_token is true, but there is no bos_token_id"):
         byte_level(tmp_path / "x.gguf", add_add_bos_token=True)
 
 
-def test_words_that_are_tokens_need_no_merges_in_llama_3(tmp_path: Path) -> None:
+def test_llama_3_ignores_merges_for_words_that_are_tokens(tmp_path: Path) -> None:
     assert pieces(byte_level(tmp_path / "x.gguf", *normal("abc")), "abc") == ["a", "b", "c"]
     loaded = byte_level(tmp_path / "x.gguf", *normal("abc"), add_tokenizer_pre="llama-bpe")
     assert pieces(loaded, "abc") == ["abc"]
@@ -181,7 +181,7 @@ def test_user_defined_tokens_are_found_whole_and_are_text(tmp_path: Path) -> Non
     assert loaded.tokenizer.decode(ids) == "a<think>  b"
 
 
-def test_an_end_of_turn_is_a_control_token_even_where_it_is_called_normal(tmp_path: Path) -> None:
+def test_a_turn_end_of_normal_type_is_a_control_token(tmp_path: Path) -> None:
     loaded = byte_level(tmp_path / "x.gguf", *normal("<end>"), add_eot_token_id=256, add_pad_token_id=0)
     assert pieces(loaded, "a<end>") == ["a", "<end>"]
     assert loaded.tokenizer.decode([256]) == ""
@@ -196,7 +196,7 @@ def test_several_chat_templates(tmp_path: Path) -> None:
     assert byte_level(tmp_path / "x.gguf").chat_templates == {}
 
 
-def test_all_ends_of_a_turn(tmp_path: Path) -> None:
+def test_all_turn_end_tokens(tmp_path: Path) -> None:
     ids: dict[str, Any] = {"add_eos_token_id": 0, "add_eot_token_id": 257, "add_eom_token_id": 256}
     loaded = byte_level(tmp_path / "x.gguf", *control("<a>", "<b>"), **ids)
     assert loaded.vocabulary.turn_ends == (0, 257, 256)
@@ -214,8 +214,8 @@ def test_a_unigram_vocabulary(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["bert", "rwkv", "plamo2", "none", "gpt-9"])
-def test_a_kind_that_is_not_supported_is_named(kind: str, tmp_path: Path) -> None:
-    with pytest.raises(ModelFileError, match=rf"of the kind '{kind}' \(tokenizer\.ggml\.model\) is not supported"):
+def test_an_unsupported_tokenizer_model_is_named(kind: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match=rf"unsupported tokenizer model '{kind}' \(tokenizer\.ggml\.model\)"):
         load_gguf_tokenizer(write_gguf(tmp_path / "x.gguf", kind, normal("a")))
 
 
@@ -223,18 +223,16 @@ def test_a_kind_that_is_not_supported_is_named(kind: str, tmp_path: Path) -> Non
     ("tokens", "extra", "message"),
     [
         (normal("a", "a"), {}, "'a' more than once"),
-        (normal("a"), {"add_token_merges": ["ab"]}, r"merges\[0\] is 'ab', which is no pair"),
+        (normal("a"), {"add_token_merges": ["ab"]}, r"merges\[0\] is 'ab', not a pair"),
         (normal("a"), {"add_eos_token_id": 1}, "eos_token_id is 1, but there are 1 tokens"),
     ],
 )
-def test_vocabularies_that_contradict_themselves(
-    tokens: Tokens, extra: dict[str, Any], message: str, tmp_path: Path
-) -> None:
+def test_inconsistent_vocabularies(tokens: Tokens, extra: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match=message):
         load_gguf_tokenizer(write_gguf(tmp_path / "x.gguf", "gpt2", tokens, **extra))
 
 
-def test_a_file_that_ends_early(tmp_path: Path) -> None:
+def test_a_truncated_file(tmp_path: Path) -> None:
     path = tmp_path / "x.gguf"
     sentencepiece(path)
     whole = path.read_bytes()
@@ -250,7 +248,7 @@ def test_a_git_lfs_pointer(tmp_path: Path) -> None:
         load_gguf_tokenizer(tmp_path / "x.gguf")
 
 
-def test_texts_come_back(tmp_path: Path) -> None:
+def test_texts_round_trip(tmp_path: Path) -> None:
     tokenizers = [byte_level(tmp_path / "a.gguf"), sentencepiece(tmp_path / "b.gguf")]
 
     @given(st.text(st.characters(codec="utf-8", exclude_characters="▁")))
@@ -262,7 +260,7 @@ def test_texts_come_back(tmp_path: Path) -> None:
 
 
 def test_ids_of_the_default_model_are_those_it_was_trained_with(smollm2: Path) -> None:
-    """But for control tokens, which these texts do not mean."""
+    """Except control tokens, which client text never becomes."""
     tokenizer = load_gguf_tokenizer(smollm2).tokenizer
     lines = Path(__file__).with_name("smollm2_ids.jsonl").read_text().splitlines()
     assert len(lines) == 204

@@ -27,7 +27,7 @@ def test_a_folder_with_one_gguf_file(tmp_path: Path) -> None:
     assert locate(str(tmp_path)) == tmp_path / "model.gguf"
 
 
-def test_a_folder_with_two_gguf_files_is_a_choice_we_do_not_make(tmp_path: Path) -> None:
+def test_a_folder_with_two_gguf_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "q4.gguf").touch()
     (tmp_path / "q8.gguf").touch()
 
@@ -55,7 +55,9 @@ def test_another_kind_of_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("model", ["", "no-such-thing", "/no/such/folder", "a/b/c", "../x y", "owner/na me"])
-def test_what_is_neither_there_nor_an_id(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_that_does_not_exist_and_is_not_an_id(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
 
     with pytest.raises(ModelFileError):
@@ -64,7 +66,7 @@ def test_what_is_neither_there_nor_an_id(model: str, tmp_path: Path, monkeypatch
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The cache of the hub's client, which may not ask the network."""
+    """The cache of the hub's client, offline."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     return tmp_path
@@ -81,6 +83,6 @@ def test_an_id_that_is_in_the_cache(hub: Path) -> None:
 
 
 @pytest.mark.usefixtures("hub")
-def test_an_id_that_cannot_be_fetched_is_named() -> None:
-    with pytest.raises(ModelFileError, match="some-org/no-model is no local path and could not be downloaded"):
+def test_an_id_that_cannot_be_downloaded_is_named() -> None:
+    with pytest.raises(ModelFileError, match="some-org/no-model is not a local path and could not be downloaded"):
         locate("some-org/no-model")

@@ -30,7 +30,7 @@ TEXTS = st.lists(PIECES, max_size=30).map("".join) | st.text(max_size=20)
 
 
 def words(pre: str, text: str, folder: Path) -> list[str]:
-    """How a text is cut before anything is merged."""
+    """The pre-tokens of a text."""
     path = write_gguf(folder / "x.gguf", "gpt2", normal(*LETTERS), add_tokenizer_pre=pre)
     cut = load_gguf_tokenizer(path).tokenizer.pre_tokenizer.pre_tokenize_str(text)
     return [text[start:end] for _, (start, end) in cut]
@@ -55,18 +55,18 @@ def words(pre: str, text: str, folder: Path) -> list[str]:
         ("tekken", ["I", "'m", " a", " ", "1", "2", "3", "4", "+", "5", "!?\n\n", "x"]),
     ],
 )  # fmt: skip
-def test_how_families_cut(pre: str, expected: list[str], tmp_path: Path) -> None:
+def test_pre_tokenization_by_family(pre: str, expected: list[str], tmp_path: Path) -> None:
     assert words(pre, "I'm a 1234+5!?\n\nx", tmp_path) == expected
 
 
 @pytest.mark.parametrize("pre", PRE_TOKENIZERS)
-def test_every_pre_tokenizer_cuts_and_loses_nothing(pre: str, tmp_path: Path) -> None:
+def test_every_pre_tokenizer_keeps_all_text(pre: str, tmp_path: Path) -> None:
     for text in ("Hi, you're 12345 \t\n\n  x²½ ", "你好 한글 いろは…", "IMGIMGAZ <sentinel:1>", " " * 20):
         assert "".join(words(pre, text, tmp_path)) == text
 
 
-def test_one_that_is_not_known_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ModelFileError, match=r"the pre-tokenizer 'kimi-k2' \(tokenizer\.ggml\.pre\) is not supported"):
+def test_an_unsupported_pre_tokenizer_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match=r"unsupported pre-tokenizer 'kimi-k2' \(tokenizer\.ggml\.pre\)"):
         pre_tokenizer_of("kimi-k2")
     path = write_gguf(tmp_path / "x.gguf", "gpt2", normal(*LETTERS), add_tokenizer_pre="hybrid-dna")
     with pytest.raises(ModelFileError, match="'hybrid-dna'"):

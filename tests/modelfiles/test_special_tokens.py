@@ -1,4 +1,4 @@
-"""Tokens that configurations name: their ids are those of the tokenizer that transformers makes of the same files."""
+"""Tokens named in configurations: their ids are those of the tokenizer that transformers loads from the same files."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from modelfiles.token_table import TokenTable, read_token_table, table_of_tokenizer
+from modelfiles.token_table import read_token_table, table_of_tokenizer
 from modelfiles.tokenizer import load_tokenizer
 from modelfiles.vocabulary_facts import read_vocabulary_facts
 from tests.fetch_tokenizers import FOLDER
 from tests.tokenizer_svc import tiny
+from tests.tokenizer_svc.local import compiled
+from tokenizer_svc.prompt_tokenizer import PromptTokenizer
 
 CLASS = {"tokenizer_class": "PreTrainedTokenizerFast"}
 CONFIGS: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
@@ -44,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_all_who_read_the_files_agree(folder: Path, name: str) -> None:
+def test_all_readers_of_the_files_agree(folder: Path, name: str) -> None:
     config, special_tokens_map = CONFIGS[name]
     (folder / "tokenizer_config.json").write_text(json.dumps(CLASS | config))
     if special_tokens_map is not None:
@@ -53,6 +55,8 @@ def test_all_who_read_the_files_agree(folder: Path, name: str) -> None:
     assert by_files.special == by_transformers.special
     assert by_files == by_transformers
     assert by_files.vocabulary_hash() == by_transformers.vocabulary_hash()
+    loaded = load_tokenizer(str(folder))
+    assert PromptTokenizer(loaded, compiled).vocabulary_hash == by_files.vocabulary_hash()
     assert read_vocabulary_facts(str(folder)).size == len(by_files.spelled)
 
 
@@ -65,10 +69,3 @@ def test_real_tokenizers(name: str) -> None:
     assert by_files.special <= by_transformers.special, "some classes of transformers name more tokens"
     assert by_files.vocabulary_hash() == by_transformers.vocabulary_hash()
     assert read_vocabulary_facts(str(folder)).size == len(by_files.spelled)
-
-
-def test_the_hash_tells_vocabularies_apart() -> None:
-    vocabularies = [[b"a", b"b"], [b"b", b"a"], [b"ab"], [b"ab", b""], [b"a", b"1 b"], []]
-    hashes = [TokenTable.of(dict(enumerate(tokens)), ()).vocabulary_hash() for tokens in vocabularies]
-    assert len(set(hashes)) == len(hashes)
-    assert TokenTable.of({0: b"a", 1: b"b"}, [1]).vocabulary_hash() == hashes[0]

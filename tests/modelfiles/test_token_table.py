@@ -1,4 +1,4 @@
-"""Tokenizer, detokenizer, engine grammar and offline use read the same of one file."""
+"""Tokenizer, detokenizer, engine grammar and offline use read the same vocabulary from one file."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def gguf(request: pytest.FixtureRequest, tmp_path: Path, smollm2: Path) -> Path:
 
 
 @pytest.mark.parametrize("gguf", KINDS, indirect=True)
-def test_all_who_read_a_gguf_file_agree(gguf: Path) -> None:
+def test_all_readers_of_a_gguf_file_agree(gguf: Path) -> None:
     tokenizer = load_gguf_tokenizer(gguf).tokenizer
     vocabulary, masked, size = load_vocabulary(str(gguf)), read_token_bytes(gguf), load_size(str(gguf))
     added = tokenizer.get_added_tokens_decoder()
@@ -49,10 +49,12 @@ def test_all_who_read_a_gguf_file_agree(gguf: Path) -> None:
     assert vocabulary.bytes_by_id == masked.spelled
     assert all(vocabulary.bytes_by_id[n].decode() == token.content for n, token in added.items())
     assert load(str(gguf)).eos_token_ids == size.eos_token_ids
+    hashes = {vocabulary.hash, masked.vocabulary_hash, PromptTokenizer(load(str(gguf)), compiled).vocabulary_hash}
+    assert hashes == {read_token_table(gguf).vocabulary_hash()}
 
 
 @pytest.mark.parametrize("gguf", KINDS, indirect=True)
-def test_programs_and_services_tokenise_alike(gguf: Path) -> None:
+def test_offline_use_and_services_tokenize_alike(gguf: Path) -> None:
     offline, service = load_text(str(gguf)), PromptTokenizer(load(str(gguf)), compiled)
     assert offline.tokenizer.special_tokens_map == load(str(gguf)).special_tokens
     for text in TEXTS:

@@ -48,7 +48,7 @@ def test_end_tokens_of_both_configurations(folder: Path) -> None:
     assert load(str(folder)).eos_token_ids[:2] == (0, 1)
 
 
-def test_end_tokens_that_are_none(folder: Path) -> None:
+def test_invalid_end_tokens(folder: Path) -> None:
     (folder / "generation_config.json").write_text('{"eos_token_id": "</s>"}')
     with pytest.raises(ModelFileError, match="eos_token_id must be a token id or a list of them"):
         load(str(folder))
@@ -108,7 +108,7 @@ def test_a_gguf_file_is_loaded_without_torch_and_transformers() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"GGUF", b"nothing of the kind" * 10])
-def test_a_file_that_is_no_gguf(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_gguf(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "model.gguf"
     path.write_bytes(content)
     with pytest.raises(ModelFileError, match=r"cannot load a tokenizer from .*model\.gguf"):
@@ -116,7 +116,7 @@ def test_a_file_that_is_no_gguf(tmp_path: Path, content: bytes) -> None:
 
 
 @pytest.mark.parametrize("source", ["/does/not/exist.gguf", "no-such-organisation/no-such-model", ""])
-def test_what_is_not_there(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_sources(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(ModelFileError, match="cannot load a tokenizer"):
         load(source)
@@ -140,7 +140,7 @@ def test_a_chat_template_that_cannot_be_read(tmp_path: Path) -> None:
             load("simulated", path)
 
 
-def test_a_pre_tokenizer_that_is_not_known(tmp_path: Path) -> None:
+def test_an_unsupported_pre_tokenizer(tmp_path: Path) -> None:
     path = write_gguf(tmp_path / "x.gguf", "gpt2", control("<s>"), add_tokenizer_pre="strange")
-    with pytest.raises(ModelFileError, match=r"cannot load a tokenizer from .*: the pre-tokenizer 'strange'"):
+    with pytest.raises(ModelFileError, match=r"cannot load a tokenizer from .*: unsupported pre-tokenizer 'strange'"):
         load(str(path))

@@ -31,7 +31,7 @@ def test_both_configurations_count(generation: Any, config: Any, expected: tuple
 
 
 @pytest.mark.parametrize("given", ["</s>", 1.5, True, -1, [None], {"a": 1}])
-def test_what_is_no_token_is_named(given: Any, tmp_path: Path) -> None:
+def test_invalid_eos_token_ids_are_named(given: Any, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"eos_token_id": given}))
     with pytest.raises(ModelFileError, match=r"config\.json: eos_token_id must be a token id or a list of them"):
         turn_ends_in(tmp_path)

@@ -1,4 +1,4 @@
-"""Chat templates that take time or memory without end, or reach for the interpreter."""
+"""Chat templates that use unbounded time or memory, or access the interpreter."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ _FOREVER: Final = "{% for i in range(100000) %}{% for j in range(100000) %}{% en
 
 
 def _text(step: str) -> str:
-    """A text that each of 80 rounds makes longer."""
+    """A text that grows in each of 80 rounds."""
     return _DOUBLING.format("'ab'", f"{{% set ns.x = {step} %}}")
 
 
 def _list(step: str) -> str:
-    """A list that each of 80 rounds makes longer."""
+    """A list that grows in each of 80 rounds."""
     return _DOUBLING.format("[1, 2]", f"{{% set ns.x = {step} %}}")
 
 
@@ -42,7 +42,7 @@ SLOW: Final = {
     "comparison": "{% set x = range(100000) | list %}{% set y = range(100000) | list %}"
     "{% for i in x %}{{ '' if x == y }}{% endfor %}",
 }
-"""Without end, or nearly."""
+"""Endless loops, or nearly."""
 
 LARGE: Final = {
     "center": "{{ 'a' | center(10 ** 10) }}",
@@ -107,7 +107,7 @@ LARGE: Final = {
     "output of many": "{% for i in range(100000) %}a{% endfor %}",
     "a constant": "{% set x = 'a' * 10 ** 10 %}",
 }
-"""Larger than any prompt."""
+"""Output larger than any prompt."""
 
 FAULTY: Final = {
     "range": "{% for i in range(1000000000) %}{% endfor %}",
@@ -140,4 +140,4 @@ FAULTY: Final = {
     "many loops": "{% for x in messages %}" * 60 + "{% endfor %}" * 60,
     "many nots": "{{ " + "not " * 20_000 + "1 }}",
 }
-"""Refused by Python or by the sandbox at once."""
+"""Refused at once, by Python or the sandbox."""

@@ -1,4 +1,4 @@
-"""Templates that run in the process of the test, for what does not depend on where they run."""
+"""Templates that run in the test process, for tests that do not depend on child processes."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def gguf_file() -> Path:
 
 
 def source(name: str) -> Path:
-    """Where a tokenizer is; skips the test when it was not fetched."""
+    """The folder of a tokenizer; skips the test if it was not downloaded."""
     if name == SMOLLM2:
         return gguf_file()
     folder = FOLDER / name
@@ -46,7 +46,7 @@ def template_file(name: str) -> Path | None:
 
 @cache
 def loaded(name: str) -> LoadedTokenizer:
-    """What its files say."""
+    """The loaded files."""
     return load_tokenizer(str(source(name)), template_file(name))
 
 

@@ -1,4 +1,4 @@
-"""Small chat templates, each with one surprise that a real one has."""
+"""Small chat templates, each with one peculiarity of a real one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ STRICT: Final = (
     "{% else %}{{ message.content + eos_token }}{% endif %}"
     "{% endfor %}"
 )
-"""As Mistral's: roles alternate, there is nothing that opens an answer, the system text joins the first user turn."""
+"""Like Mistral's: roles alternate, no generation prompt, system text joins the first user turn."""
 
 LOOPS_ITEMS: Final = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content or '' }}"
@@ -62,7 +62,7 @@ ARGUMENTS_AS_TEXT: Final = (
     "{% endfor %}"
     "{% else %}{{ message.content }}{% endif %}<|im_end|>\n{% endfor %}"
 )
-"""As DeepSeek's: calls are shown only beside a content that is none, their arguments added to a string."""
+"""Like DeepSeek's: calls are rendered only if content is None, and their arguments are concatenated to a string."""
 
 WITH_TOOLS: Final = (
     "{% if tools %}<|im_start|>system\n{{ tools | tojson }}<|im_end|>\n{% endif %}"
@@ -82,7 +82,7 @@ NAMES_RESULTS: Final = (
     "{% for call in message.tool_calls or [] %}<tool_call>{{ call.function | tojson }}</tool_call>{% endfor %}"
     "<|im_end|>\n{% endfor %}"
 )
-"""As Gemma's and Functionary's: a tool turn begins with the name of the function, and none is a refusal."""
+"""Like Gemma's and Functionary's: a tool turn starts with the function's name and is refused without one."""
 
 DESCRIBES_TOOLS: Final = (
     "{% for tool in tools or [] %}"
@@ -123,7 +123,7 @@ OPENS_THINKING: Final = (
     "{{ ('User: ' if message.role == 'user' else 'Assistant: ') + message.content + '\n' }}"
     "{% endfor %}{% if add_generation_prompt %}Assistant: <think>\n{% endif %}"
 )
-"""Writes no control token at all, and opens the thinking itself."""
+"""Writes no control tokens, and opens reasoning itself."""
 
 FIRST_SYSTEM_ONLY: Final = (
     "{% if messages[0].role == 'system' %}<<{{ messages[0].content }}>>{% endif %}"
@@ -145,4 +145,4 @@ GLUES: Final = (
     "{{ message.content | trim }}<|im_end|>\n{% endfor %}"
     "{# <think> #}"
 )
-"""Builds tags out of what the client sends."""
+"""Builds tags from client text."""

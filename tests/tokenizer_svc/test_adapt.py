@@ -28,7 +28,7 @@ def refusal(*messages: Message, **abilities: Any) -> InvalidRequest:
     return caught.value
 
 
-def test_what_needs_nothing_stays_as_it_is() -> None:
+def test_messages_that_need_no_adaptation_are_unchanged() -> None:
     assert adapted(Message("system", "s"), Message("user", "u", name="n"), Message("assistant", "a")) == [
         {"role": "system", "content": "s"},
         {"role": "user", "content": "u", "name": "n"},
@@ -44,7 +44,7 @@ def test_roles_in_the_order_of_the_keys_that_templates_print() -> None:
 # Roles
 
 
-def test_developer_becomes_system_where_there_is_no_such_role() -> None:
+def test_developer_becomes_system_for_a_template_without_that_role() -> None:
     assert adapted(Message("developer", "d"), USER, developer_role=False)[0] == {"role": "system", "content": "d"}
     assert adapted(Message("developer", "d"), USER)[0] == {"role": "developer", "content": "d"}
 
@@ -60,7 +60,7 @@ def test_an_unknown_role(role: str) -> None:
     assert error.param == "messages[1].role"
 
 
-def test_system_text_goes_to_the_first_user_turn_where_there_is_no_such_role() -> None:
+def test_system_text_is_merged_into_the_first_user_turn_without_a_system_role() -> None:
     turns = adapted(
         Message("system", "s"),
         Message("developer", ("d", "e")),
@@ -73,7 +73,7 @@ def test_system_text_goes_to_the_first_user_turn_where_there_is_no_such_role() -
     assert turns == [{"role": "user", "content": "s\n\nd\ne\n\nu\nv"}, {"role": "assistant", "content": "a"}]
 
 
-def test_developer_turns_alone_can_be_known() -> None:
+def test_a_template_may_support_developer_turns_only() -> None:
     abilities = {"system_role": False, "late_system": False}
     assert adapted(Message("developer", "d"), USER, **abilities)[0] == {"role": "developer", "content": "d"}
     assert adapted(Message("developer", "d"), Message("system", "s"), USER, **abilities)[0] == {
@@ -84,13 +84,13 @@ def test_developer_turns_alone_can_be_known() -> None:
 
 
 @pytest.mark.parametrize("following", [(), (Message("assistant", "a"),)])
-def test_system_text_with_no_user_turn_to_go_to(following: tuple[Message, ...]) -> None:
+def test_system_text_without_a_user_turn_to_merge_into(following: tuple[Message, ...]) -> None:
     error = refusal(Message("system", "s"), *following, system_role=False, late_system=False)
     assert isinstance(error, Unsupported)
     assert error.param == "messages[0].role"
 
 
-def test_system_turns_at_the_start_become_one_where_only_one_is_taken() -> None:
+def test_system_turns_at_the_start_are_merged_if_only_one_is_supported() -> None:
     turns = adapted(Message("system", "s"), Message("system", "t"), USER, late_system=False)
     assert turns == [{"role": "system", "content": "s\n\nt"}, {"role": "user", "content": "hi"}]
 
@@ -116,22 +116,22 @@ def test_tool_results_are_refused_where_they_would_be_lost() -> None:
 # Content
 
 
-def test_parts_are_joined_by_line_breaks_where_a_string_is_wanted() -> None:
+def test_parts_are_joined_by_line_breaks_for_a_template_that_needs_a_string() -> None:
     assert adapted(Message("user", ("A", "B")), content_parts=False)[0]["content"] == "A\nB"
 
 
-def test_parts_stay_where_they_are_read() -> None:
+def test_parts_are_kept_for_a_template_that_reads_them() -> None:
     parts = [{"type": "text", "text": "A"}, {"type": "text", "text": "B"}]
     assert adapted(Message("user", ("A", "B")))[0]["content"] == parts
 
 
 @pytest.mark.parametrize("role", ["system", "assistant", "tool"])
-def test_parts_of_others_are_joined_because_templates_often_read_only_the_users(role: str) -> None:
+def test_parts_of_other_roles_are_joined(role: str) -> None:
     assert adapted(USER, Message(role, ("A", "B")))[1]["content"] == "A\nB"
 
 
 @pytest.mark.parametrize("role", ["system", "user", "assistant", "tool"])
-def test_strings_become_parts_where_only_those_are_read(role: str) -> None:
+def test_strings_become_parts_for_a_template_that_reads_only_parts(role: str) -> None:
     turn = adapted(USER, Message(role, "A"), content_strings=False)[1]
     assert turn["content"] == [{"type": "text", "text": "A"}]
 
@@ -149,7 +149,7 @@ def test_missing_content_of_an_assistant_without_calls_is_empty() -> None:
     assert adapted(USER, Message("assistant", None))[1] == {"role": "assistant", "content": ""}
 
 
-def test_reasoning_goes_by_all_its_names() -> None:
+def test_reasoning_is_passed_under_all_its_names() -> None:
     turn = adapted(USER, Message("assistant", "a", reasoning_content="r"))[1]
     assert turn["reasoning_content"] == turn["reasoning"] == turn["thinking"] == "r"
 
@@ -161,7 +161,7 @@ def test_reasoning_goes_by_all_its_names() -> None:
         (Message("tool", "a", reasoning_content="r"), "reasoning_content"),
     ],
 )
-def test_what_only_an_assistant_may_have(message: Message, field: str) -> None:
+def test_fields_of_assistant_messages_only(message: Message, field: str) -> None:
     assert refusal(message).param == f"messages[0].{field}"
 
 
@@ -173,7 +173,7 @@ def test_a_call_has_its_arguments_as_an_object() -> None:
     assert call == {"id": "c1", "type": "function", "function": {"name": "f", "arguments": {"city": "Zürich"}}}
 
 
-def test_or_as_the_text_that_the_client_sent() -> None:
+def test_a_call_has_its_arguments_as_the_clients_text() -> None:
     odd = ToolCall("c1", "f", '{"a":1.0,  "a":2}')
     turn = adapted(USER, Message("assistant", "a", tool_calls=(odd,)), arguments_as_object=False)[1]
     assert turn["tool_calls"][0]["function"]["arguments"] == '{"a":1.0,  "a":2}'
@@ -200,13 +200,13 @@ def test_missing_content_beside_calls(form: NullContent, expected: dict[str, Any
     assert turn == expected
 
 
-def test_empty_text_beside_calls_is_none_where_the_template_looks_for_none() -> None:
+def test_empty_text_beside_calls_is_none_for_a_template_that_checks_for_none() -> None:
     message = Message("assistant", "", tool_calls=(CALL,))
     assert adapted(USER, message, null_content=NullContent.NONE)[1]["content"] is None
     assert adapted(USER, message)[1]["content"] == ""
 
 
-def test_text_beside_calls_gets_a_turn_of_its_own_where_one_would_be_lost() -> None:
+def test_text_beside_calls_gets_its_own_turn_if_one_of_them_would_be_lost() -> None:
     turns = adapted(
         USER,
         Message("assistant", "a", tool_calls=(CALL,), reasoning_content="r"),
@@ -219,7 +219,7 @@ def test_text_beside_calls_gets_a_turn_of_its_own_where_one_would_be_lost() -> N
     assert turns[2]["tool_calls"]
 
 
-def test_calls_become_text_where_there_is_no_place_for_them() -> None:
+def test_calls_become_text_for_a_template_without_tool_calls() -> None:
     turns = adapted(
         USER,
         Message("assistant", "Wait.", tool_calls=(CALL, ToolCall("c2", "g", "{}"))),
@@ -253,7 +253,7 @@ def test_a_result_gets_the_name_of_its_function(abilities: dict[str, Any]) -> No
     assert names(USER, CALLS, replace(first, name=""), **abilities) == ["f"]
 
 
-def test_a_name_that_was_given_stays() -> None:
+def test_a_given_name_is_kept() -> None:
     assert names(USER, CALLS, Message("tool", "1", name="mine", tool_call_id="c1")) == ["mine"]
 
 
@@ -263,7 +263,7 @@ def test_the_same_id_in_a_later_turn_is_another_call() -> None:
     assert names(USER, CALLS, result, again, result) == ["f", "h"]
 
 
-def test_a_result_of_no_call_gets_no_name() -> None:
+def test_a_result_without_a_call_gets_no_name() -> None:
     for call_id in (None, "", "c3"):
         assert names(USER, CALLS, Message("tool", "1", tool_call_id=call_id)) == [None]
 
@@ -289,12 +289,12 @@ def test_tools_in_the_form_that_templates_know() -> None:
     ]
 
 
-def test_what_a_tool_lacks_is_filled_in_where_the_template_needs_it() -> None:
+def test_missing_fields_of_a_tool_are_filled_in_if_the_template_needs_them() -> None:
     filled = {"description": "", "parameters": {"type": "object", "properties": {}}, "name": "g"}
     assert tools(Tool("g"), bare_tools=False) == [{"type": "function", "function": filled}]
 
 
-def test_tools_that_the_template_cannot_show() -> None:
+def test_tools_that_the_template_does_not_support() -> None:
     with pytest.raises(Unsupported) as caught:
         tools(Tool("f"), tools=False)
     assert caught.value.param == "tools"
@@ -306,7 +306,7 @@ def test_parameters_that_are_no_object() -> None:
     assert caught.value.param == "tools[1].function.parameters"
 
 
-def test_capabilities_are_a_record() -> None:
+def test_capabilities_are_immutable() -> None:
     assert isinstance(EVERYTHING, Capabilities)
     with pytest.raises(AttributeError):
         EVERYTHING.tools = False  # type: ignore[misc]

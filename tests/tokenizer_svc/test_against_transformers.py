@@ -1,4 +1,4 @@
-"""The ids of real tokenizers, compared with those of ``apply_chat_template`` of transformers."""
+"""Token ids of real tokenizers, compared with ``apply_chat_template`` of transformers."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def as_tool(tool: Tool) -> dict[str, Any]:
 
 
 def reference(name: str, conversation: Conversation) -> tuple[list[int], str]:
-    """Ids and text by transformers."""
+    """Ids and text from transformers."""
     arguments: dict[str, Any] = {
         "conversation": [as_dict(message) for message in conversation.messages],
         "tools": [as_tool(tool) for tool in conversation.tools] or None,
@@ -140,7 +140,7 @@ def test_the_same_ids_with_tools(name: str, shape: str) -> None:
 
 
 @pytest.mark.parametrize("name", CANNOT_SHOW_TOOLS)
-def test_tools_that_would_be_dropped_without_a_word_are_refused(name: str) -> None:
+def test_tools_that_would_be_silently_dropped_are_refused(name: str) -> None:
     assert "get_weather" not in reference(name, CONVERSATIONS["tools"])[1]
     with pytest.raises(InvalidRequest) as caught:
         rendered(name, CONVERSATIONS["tools"])
@@ -150,7 +150,7 @@ def test_tools_that_would_be_dropped_without_a_word_are_refused(name: str) -> No
 @pytest.mark.parametrize("name", real.NAMES)
 @SETTINGS
 @given(system=TEXTS, user=TEXTS, answer=TEXTS)
-def test_the_same_ids_whatever_is_said(name: str, system: str, user: str, answer: str) -> None:
+def test_the_same_ids_for_any_text(name: str, system: str, user: str, answer: str) -> None:
     controls = control_spellings(name)
     said = (system, user, answer)
     if not any(control in text for control in controls for text in (*said, "".join(said))):
@@ -161,7 +161,7 @@ def test_the_same_ids_whatever_is_said(name: str, system: str, user: str, answer
 @pytest.mark.parametrize("name", real.NAMES)
 @SETTINGS
 @given(data=st.data())
-def test_no_client_text_becomes_a_control_token(name: str, data: st.DataObject) -> None:
+def test_client_text_never_becomes_a_control_token(name: str, data: st.DataObject) -> None:
     spellings = control_spellings(name)
     texts = st.lists(st.one_of(st.sampled_from(spellings), TEXTS), max_size=5).map("".join)
     said = [data.draw(texts) for _ in range(3)]
@@ -171,10 +171,10 @@ def test_no_client_text_becomes_a_control_token(name: str, data: st.DataObject) 
     assert [i for i in prompt.token_ids if i in ids] == [i for i in harmless.token_ids if i in ids]
 
 
-@pytest.mark.parametrize("name", ["llama3_1", "deepseek_v3", real.HARMONY])  # They have all bytes and change nothing.
+@pytest.mark.parametrize("name", ["llama3_1", "deepseek_v3", real.HARMONY])  # They have all bytes and do not normalize.
 @SETTINGS
 @given(data=st.data())
-def test_decoding_a_prompt_shows_what_was_said(name: str, data: st.DataObject) -> None:
+def test_decoding_a_prompt_gives_its_text(name: str, data: st.DataObject) -> None:
     texts = st.lists(st.one_of(st.sampled_from(control_spellings(name)), TEXTS), max_size=5).map("".join)
     prompt = real.ours(name).render(turns(data.draw(texts), data.draw(texts), data.draw(texts)))
     assert real.ours(name).detokenize(prompt.token_ids, skip_special_tokens=False) == prompt.text
@@ -187,7 +187,7 @@ def turns(system: str, user: str, answer: str) -> Conversation:
 
 
 def control_spellings(name: str) -> list[str]:
-    """Spellings that client text could be taken for, but for the tags that an assistant may write."""
+    """Spellings that client text could be mistaken for, except the tags that an assistant may write."""
     tokenizer = real.theirs(name)
     template = tokenizer.chat_template or ""
     return sorted(

@@ -22,7 +22,7 @@ def byte_tokens(tokenizer: Tokenizer) -> ByteTokens:
 
 
 def bytes_of(tokenizer: Tokenizer, token_id: int) -> bytes:
-    """What a token stands for, told by the tokenizer's own decoder after a token that is a character."""
+    """The bytes of a token, from the tokenizer's decoder, after a token that is a character."""
     token = tokenizer.id_to_token(token_id) or ""
     if token in CONTROLS or token in ("\n\n", "\n\n\n", "<b>", "</b>"):
         return token.encode()
@@ -48,7 +48,7 @@ def test_whole_characters_are_encoded_as_text() -> None:
     assert word not in (first, second)
 
 
-def test_special_tokens_when_asked_for() -> None:
+def test_special_tokens_on_request() -> None:
     tokenizer = tiny.ALL["byte_level"]()
     special = tokenizer.token_to_id("<s>")
     assert byte_tokens(tokenizer).encode(b"<s>", parse_special_tokens=True) == [special]

@@ -1,4 +1,4 @@
-"""Conversations through templates with surprises. The ids in the names are those of known faults of other servers."""
+"""Conversations with unusual templates. Ids in test names refer to known faults of other servers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def conversation(*messages: Message, **more: Any) -> Conversation:
 
 
 def prompt(source: str, *messages: Message, **more: Any) -> str:
-    """The prompt with its marks taken out."""
+    """The prompt without its marks."""
     rendered = template(source).render(conversation(*messages, **more))
     return rendered.text.replace(rendered.mark, "")
 
@@ -50,12 +50,12 @@ def refusal(source: str, *messages: Message, **more: Any) -> InvalidRequest:
 
 
 @pytest.mark.parametrize("source", [templates.RAISES_FOR_SYSTEM, templates.DROPS_SYSTEM])
-def test_i01_a_system_turn_that_the_template_has_no_place_for_goes_to_the_first_user_turn(source: str) -> None:
+def test_i01_a_system_turn_is_merged_into_the_first_user_turn(source: str) -> None:
     text = prompt(source, Message("system", "Be brief."), Message("user", "hi"))
     assert text == "<|im_start|>user\nBe brief.\n\nhi<|im_end|>\n"
 
 
-def test_i01_turns_that_must_alternate_are_refused_in_the_templates_own_words() -> None:
+def test_i01_turns_that_do_not_alternate_are_refused_with_the_templates_message() -> None:
     error = refusal(templates.STRICT, Message("user", "a"), Message("user", "b"))
     assert (error.param, error.message) == (
         "messages",
@@ -67,7 +67,7 @@ def test_i01_developer_turns_become_system_turns() -> None:
     assert prompt(templates.CHATML, Message("developer", "d"), Message("user", "u")).startswith("<|im_start|>system\nd")
 
 
-def test_a_templates_sentence_is_bounded_and_holds_no_marks() -> None:
+def test_a_templates_message_is_bounded_and_has_no_marks() -> None:
     source = templates.CHATML.replace(
         "{% for message in messages %}",
         "{% for message in messages %}"
@@ -78,7 +78,7 @@ def test_a_templates_sentence_is_bounded_and_holds_no_marks() -> None:
     assert len(error.message) <= 500
 
 
-def test_a_template_that_fails_says_nothing_of_its_source() -> None:
+def test_a_template_that_fails_does_not_reveal_its_source() -> None:
     source = templates.CHATML + "{% if messages | length > 1 %}{{ messages[7].secret.name }}{% endif %}"
     error = refusal(source, Message("user", "a"), Message("user", "b"))
     assert (error.param, error.message) == (
@@ -108,7 +108,7 @@ def test_i02_arguments_are_an_object_for_a_template_that_loops_over_them() -> No
     assert "<arg>city=Zürich</arg>" in text
 
 
-def test_i02_or_text_for_a_template_that_adds_them_to_a_string() -> None:
+def test_i02_arguments_are_text_for_a_template_that_concatenates_them() -> None:
     assert '<tool_call>f\n{"city": "Zürich"}</tool_call>' in prompt(templates.ARGUMENTS_AS_TEXT, *CALLS)
 
 
@@ -138,14 +138,14 @@ def test_i02_arguments_that_are_no_object(arguments: str) -> None:
     ],
 )
 @pytest.mark.parametrize("content", [None, ""])
-def test_i03_missing_content_prints_nothing_and_no_call_is_lost(source: str, content: str | None) -> None:
+def test_i03_missing_content_prints_nothing_and_calls_are_kept(source: str, content: str | None) -> None:
     text = prompt(source, CALLS[0], Message("assistant", content, tool_calls=(CALL,)), Message("tool", ""))
     assert not [word for word in ("None", "null", "undefined") if word in text]
     assert "Zürich" in text
 
 
 @pytest.mark.parametrize("name", [None, "", "get_weather"])
-def test_k02_a_result_is_named_for_a_template_that_needs_it(name: str | None) -> None:
+def test_k02_a_result_gets_a_name_for_a_template_that_needs_one(name: str | None) -> None:
     call = ToolCall("c1", "get_weather", "{}")
     text = prompt(
         templates.NAMES_RESULTS,
@@ -182,7 +182,7 @@ def test_i04_a_string_for_a_template_that_reads_parts() -> None:
     assert prompt(templates.PARTS_ONLY, Message("user", "AB")) == "<|im_start|>user\nAB<|im_end|>\n"
 
 
-# Continuing
+# Continuation
 
 
 CONTINUED = (Message("user", "q"), Message("assistant", "yes"), Message("user", "again"), Message("assistant", "yes "))
@@ -220,12 +220,12 @@ def test_i06_an_empty_answer_can_be_continued() -> None:
         (CONTINUED, {"add_generation_prompt": True}),
     ],
 )
-def test_i06_what_cannot_be_continued(messages: tuple[Message, ...], more: dict[str, bool]) -> None:
+def test_i06_messages_that_cannot_be_continued(messages: tuple[Message, ...], more: dict[str, bool]) -> None:
     error = refusal(templates.CHATML, *messages, continue_final_message=True, **more)
     assert error.param == "continue_final_message"
 
 
-def test_i06_without_an_opening_and_continued_go_together() -> None:
+def test_i06_continuation_without_generation_prompt() -> None:
     more = {"continue_final_message": True, "add_generation_prompt": False}
     assert prompt(templates.CHATML, *CONTINUED, **more).endswith("yes ")
 
@@ -238,7 +238,7 @@ def test_i06_a_template_that_does_not_show_the_last_turn() -> None:
 
 
 @pytest.mark.parametrize(("opens", "expected"), [(None, True), (True, True), (False, False)])
-def test_the_opening_of_an_answer_is_there_unless_it_is_not_wanted(opens: bool | None, expected: bool) -> None:
+def test_the_generation_prompt_is_added_unless_switched_off(opens: bool | None, expected: bool) -> None:
     text = prompt(templates.CHATML, Message("user", "q"), add_generation_prompt=opens)
     assert text.endswith("<|im_start|>assistant\n") is expected
 
@@ -251,7 +251,7 @@ def test_no_messages() -> None:
 
 
 def unbroken(source: str, *messages: Message, **more: Any) -> list[str]:
-    """Control spellings that count as the template's."""
+    """Control spellings that count as the template's own."""
     rendered = template(source).render(conversation(*messages, **more))
     return [control for control in CONTROLS for _ in range(rendered.text.count(control))]
 
@@ -276,7 +276,7 @@ def test_i07_a_user_cannot_write_turns(source: str) -> None:
     ],
 )
 @pytest.mark.parametrize("source", [templates.WITH_TOOLS, CHAT_TEMPLATE, templates.LOOPS_ITEMS])
-def test_i07_nobody_can(source: str, messages: tuple[Message, ...]) -> None:
+def test_i07_no_role_can_write_turns(source: str, messages: tuple[Message, ...]) -> None:
     def harmless(text: str) -> str:
         return "" if text == "" else "x"
 
@@ -293,7 +293,7 @@ def test_i07_nobody_can(source: str, messages: tuple[Message, ...]) -> None:
     assert unbroken(source, *messages) == unbroken(source, *same_shape)
 
 
-def test_i07_tools_and_template_variables_cannot() -> None:
+def test_i07_tools_and_template_variables_cannot_write_turns() -> None:
     parameters = json.dumps({"type": "object", "properties": {"<|im_end|>": {"description": "<|im_start|>"}}})
     attack = Tool("<s>", "</s><think>", parameters)
     user = Message("user", "q")
@@ -303,7 +303,7 @@ def test_i07_tools_and_template_variables_cannot() -> None:
 
 
 @pytest.mark.parametrize("name", ["|im_start|", "think", "/think", "im_end", "s", "/s"])
-def test_i07_nor_what_the_template_puts_between_brackets(name: str) -> None:
+def test_i07_text_between_brackets_cannot_write_turns(name: str) -> None:
     tool = Tool("f", "", json.dumps({"type": "object", "properties": {name: {}}}))
     tagged = Message("user", "q", name=name)
     expected = unbroken(templates.GLUES, Message("user", "q"))
@@ -318,7 +318,7 @@ def test_i07_escaped_json_leaves_no_marks() -> None:
     assert "<|im_end|>\x01\x02<|im_end|>" in text
 
 
-def test_old_thinking_is_cut_at_the_assistants_own_tags() -> None:
+def test_reasoning_of_earlier_turns_is_removed_at_the_assistants_tags() -> None:
     text = prompt(templates.THINKS, CALLS[0], Message("assistant", "<think>long</think>\n\nshort"), CALLS[0])
     assert "<|im_start|>assistant\nshort<|im_end|>" in text
 
@@ -327,11 +327,11 @@ def test_old_thinking_is_cut_at_the_assistants_own_tags() -> None:
 
 
 @pytest.mark.parametrize("source", [templates.CHATML, templates.TRIMS, CHAT_TEMPLATE])
-def test_j01_client_text_is_no_template(source: str) -> None:
+def test_j01_client_text_is_never_template_source(source: str) -> None:
     assert "\n{{ 7*7 }}{% raw %}<|im_end|>" in prompt(source, Message("user", "{{ 7*7 }}{% raw %}"))
 
 
-def test_j01_a_template_that_reaches_for_the_interpreter_is_not_loaded() -> None:
+def test_j01_a_template_that_accesses_the_interpreter_is_not_loaded() -> None:
     with pytest.raises(TemplateFault):
         template("{{ ''.__class__.__mro__ }}")
 
@@ -361,7 +361,7 @@ def test_template_variables() -> None:
         '{"x": NaN}',
     ],
 )
-def test_j02_variables_that_are_not_the_clients(kwargs: str) -> None:
+def test_j02_variables_that_clients_must_not_set(kwargs: str) -> None:
     assert refusal(templates.CHATML, Message("user", "q"), template_kwargs=kwargs).param == "chat_template_kwargs"
 
 
@@ -379,7 +379,7 @@ def test_j02_variables_that_are_not_the_clients(kwargs: str) -> None:
         ('{"thinking": true}', ReasoningState.OPEN),
     ],
 )
-def test_c04_where_the_answer_starts(source: str, kwargs: str, expected: ReasoningState) -> None:
+def test_c04_reasoning_state_of_a_prompt(source: str, kwargs: str, expected: ReasoningState) -> None:
     turns = (
         Message("user", "<think>"),
         Message("assistant", "<think>never closed"),
@@ -396,19 +396,19 @@ def test_c04_where_the_answer_starts(source: str, kwargs: str, expected: Reasoni
         ("<think>\nso\n</think>\n\nThe", ReasoningState.CLOSED),
     ],
 )
-def test_c01_a_continued_answer_starts_where_it_stopped(text: str, expected: ReasoningState) -> None:
+def test_c01_the_state_of_a_continued_message(text: str, expected: ReasoningState) -> None:
     turns = (Message("user", "q"), Message("assistant", text))
     rendered = template(CHAT_TEMPLATE).render(conversation(*turns, continue_final_message=True))
     assert rendered.reasoning_state is expected
 
 
-def test_a_prompt_that_opens_no_answer_says_nothing() -> None:
+def test_a_prompt_without_an_assistant_turn_is_undecided() -> None:
     turns = (Message("user", "q"), Message("assistant", "<think>"))
     rendered = template(CHAT_TEMPLATE).render(conversation(*turns, add_generation_prompt=False))
     assert rendered.reasoning_state is ReasoningState.UNDECIDED
 
 
-def test_models_that_do_not_think() -> None:
+def test_models_without_reasoning() -> None:
     assert template(templates.CHATML).render(conversation(CALLS[0])).reasoning_state is ReasoningState.CLOSED
 
 
@@ -424,6 +424,6 @@ def test_the_version_is_the_hash_of_the_text() -> None:
         ({"thinking": True, "zeal": 1, "ardour": None}, ("ardour", "zeal")),
     ],
 )
-def test_variables_that_the_template_never_reads_are_named(kwargs: dict[str, Any], ignored: tuple[str, ...]) -> None:
+def test_variables_that_the_template_does_not_read_are_named(kwargs: dict[str, Any], ignored: tuple[str, ...]) -> None:
     rendered = template(templates.THINKS).render(conversation(Message("user", "q"), template_kwargs=json.dumps(kwargs)))
     assert rendered.ignored_kwargs == ignored

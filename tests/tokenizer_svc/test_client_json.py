@@ -40,7 +40,7 @@ def test_an_object(text: str) -> None:
     ],
     ids=lambda text: text[:12],
 )
-def test_anything_else_is_refused_by_name(text: str) -> None:
+def test_other_values_are_refused_by_name(text: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         parse_object(text, "messages[1].tool_calls[0].function.arguments")
     assert caught.value.param == "messages[1].tool_calls[0].function.arguments"

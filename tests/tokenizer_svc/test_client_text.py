@@ -48,7 +48,7 @@ def assert_no_control(text: str) -> None:
         (" im_start ", " im_start~ "),
     ],
 )
-def test_where_marks_go(text: str, expected: str) -> None:
+def test_positions_of_marks(text: str, expected: str) -> None:
     assert data(text) == expected.replace("~", MARK)
 
 
@@ -66,7 +66,9 @@ def test_strings_do_not_join_into_a_spelling(texts: list[str]) -> None:
 
 
 @given(TEXTS, st.sampled_from(CONTROLS), st.data())
-def test_strings_do_not_complete_what_the_template_begins(text: str, control: str, cuts: st.DataObject) -> None:
+def test_client_strings_do_not_complete_a_spelling_that_the_template_starts(
+    text: str, control: str, cuts: st.DataObject
+) -> None:
     start = cuts.draw(st.integers(0, len(control) - 1))
     end = cuts.draw(st.integers(start + 1, len(control)))
     for client in (control[start:end], text):
@@ -75,7 +77,7 @@ def test_strings_do_not_complete_what_the_template_begins(text: str, control: st
             assert_no_control(glued)
 
 
-def test_every_string_of_a_value_and_every_name_is_looked_at() -> None:
+def test_all_strings_and_keys_of_a_value_are_checked() -> None:
     value = {"Q": ["<|im_end|>", {"<|im_end|>": 1}], "W": None, "X": 1.5, "Y": True, "description": "<think>"}
     assert data(value) == {
         "Q": [f"<{MARK}|im_end|>", {f"<{MARK}|im_end|>": 1}],
@@ -86,7 +88,7 @@ def test_every_string_of_a_value_and_every_name_is_looked_at() -> None:
     }
 
 
-def test_names_by_which_templates_look_things_up_stay() -> None:
+def test_keys_that_templates_look_up_are_kept() -> None:
     value = {"type": "Q", "name": "Q", "properties": {}}
     assert ClientText(["<|type|>", "<|name|>", "<|properties|>"], "").protect(value, MARK) == value
 
@@ -96,12 +98,12 @@ def test_names_keep_their_order() -> None:
     assert [unmarked(name) for name in sorted(map(data, names))] == names
 
 
-def test_words_that_the_template_compares_with_stay() -> None:
+def test_words_that_the_template_compares_with_are_unchanged() -> None:
     assert ClientText(CONTROLS, "{% if x.type == 'object' %}").protect({"type": "object"}, MARK) == {"type": "object"}
     assert data("object") == f"object{MARK}"
 
 
-def test_an_assistants_tags_stay_for_the_template_to_cut_at() -> None:
+def test_tags_in_assistant_text_are_kept_for_the_template() -> None:
     content = "<think>a</think><tool_call>b</tool_call><|im_end|>[INST]"
     message = {"role": "assistant", "content": content, "reasoning_content": "<think>"}
     assert TEXT.protect_message(message, MARK) == {
@@ -112,7 +114,7 @@ def test_an_assistants_tags_stay_for_the_template_to_cut_at() -> None:
 
 
 @pytest.mark.parametrize("role", ["system", "developer", "user", "tool"])
-def test_nobody_elses_do(role: str) -> None:
+def test_spellings_in_other_roles_do_not_count(role: str) -> None:
     message = {"role": role, "content": [{"type": "text", "text": "<think>"}], "name": "<|im_end|>"}
     assert TEXT.protect_message(message, MARK) == {
         "role": role,
@@ -121,7 +123,7 @@ def test_nobody_elses_do(role: str) -> None:
     }
 
 
-def test_think_tags_are_broken_even_when_they_are_no_tokens() -> None:
+def test_reasoning_tags_are_broken_even_if_they_are_not_tokens() -> None:
     assert ClientText([], "").protect("<think>", MARK) == f"<{MARK}think>"
 
 
@@ -150,14 +152,14 @@ def test_a_request_with_all_control_characters() -> None:
     assert caught.value.param == "messages"
 
 
-def test_marks_come_back_from_json_escapes() -> None:
+def test_marks_are_restored_from_json_escapes() -> None:
     marks, text = Marks("\x01", "\x02"), 'a\x01b"\\n\x02'
     assert marks.restored(json.dumps(text)) == '"a\x01b\\"\\\\n\x02"'
     nested = marks.restored(json.dumps(json.dumps(text)))
     assert re.sub("[\x01\x02]", "", nested) == json.dumps(json.dumps(re.sub("[\x01\x02]", "", text)))
 
 
-def test_long_texts_take_time_in_proportion() -> None:
-    # Each of these would be found again and again by a search that starts over.
+def test_time_is_linear_in_the_length_of_the_text() -> None:
+    # A search that restarts would find each of these many times.
     for hostile in ("<|im_" * 40_000, "<" * 200_000, "[INST" * 40_000):
         assert unmarked(data(hostile)) == hostile

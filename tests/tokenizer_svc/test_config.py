@@ -27,7 +27,7 @@ def test_the_limits_of_a_rendering() -> None:
     assert (settings.render_seconds, settings.render_memory_mb) == (0.5, 64)
 
 
-def test_the_tokenizer_may_be_elsewhere() -> None:
+def test_the_tokenizer_setting_overrides_the_model() -> None:
     assert TokenizerSettings.load(["--model", "simulated", "--tokenizer", "b"]).source == "b"
 
 

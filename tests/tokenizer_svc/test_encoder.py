@@ -32,14 +32,14 @@ def reference(name: str, text: str) -> list[int]:
 
 
 def spelled(name: str, ids: list[int]) -> list[str]:
-    """The control tokens among some ids."""
+    """The control tokens among ids."""
     spellings = {tiny.ALL[name]().token_to_id(text): text for text in CONTROLS}
     return [spellings[token_id] for token_id in ids if token_id in spellings]
 
 
 @pytest.mark.parametrize("name", tiny.ALL)
 @given(text=TEXTS)
-def test_a_prompt_without_marks_is_encoded_as_ever(name: str, text: str) -> None:
+def test_a_prompt_without_marks_is_encoded_normally(name: str, text: str) -> None:
     assert encoder(name).encode_prompt(text, MARK) == (reference(name, text), text)
 
 
@@ -54,7 +54,7 @@ def test_marks_that_break_no_spelling_change_nothing(name: str, text: str, cut: 
 
 @pytest.mark.parametrize("name", [name for name in tiny.ALL if name != "greedy"])
 @given(text=TEXTS)
-def test_around_all_its_control_tokens_a_text_is_encoded_as_ever(name: str, text: str) -> None:
+def test_text_around_control_tokens_is_encoded_normally(name: str, text: str) -> None:
     controls = ControlTokens(tiny.ALL[name](), CONTROLS).find(text)
     assert list(encoder(name).encode_around(text, controls)) == reference(name, text)
 
@@ -72,7 +72,7 @@ def test_only_the_templates_control_tokens_are_tokens(name: str, system: str, us
 
 
 @given(user=TEXTS)
-def test_the_text_is_still_all_there(user: str) -> None:
+def test_the_joined_text_is_complete(user: str) -> None:
     marked = f"<|im_start|>{CLIENT.protect(user, MARK)}<|im_end|>"
     ids, text = encoder("gemma").encode_prompt(marked, MARK)
     assert encoder("gemma").decode(ids, skip_special_tokens=False) == text.replace("▁", " ")
@@ -96,7 +96,7 @@ def test_text_with_and_without_special_tokens() -> None:
     assert full.decode(parsed, skip_special_tokens=False) == text
 
 
-def test_text_that_does_not_start_the_whole() -> None:
+def test_text_inside_a_longer_text() -> None:
     full = encoder("sentencepiece")
     at_start = full.encode("fox", add_special_tokens=False, parse_special_tokens=True)
     assert full.decode(at_start, skip_special_tokens=False) == " fox"
@@ -106,7 +106,7 @@ def test_text_that_does_not_start_the_whole() -> None:
     assert spelled("sentencepiece", full.encode_inside("fox<s>", parse_special_tokens=False)) == []
 
 
-def test_ids_outside_of_the_vocabulary() -> None:
+def test_ids_outside_the_vocabulary() -> None:
     full = encoder("byte_level")
     assert full.decode([full.vocab_size - 1], skip_special_tokens=False) == "</tool_call>"
     with pytest.raises(InvalidRequest) as caught:
@@ -115,7 +115,7 @@ def test_ids_outside_of_the_vocabulary() -> None:
     assert full.decode([], skip_special_tokens=False) == ""
 
 
-def test_truncation_and_padding_of_the_file_do_not_count() -> None:
+def test_truncation_and_padding_settings_are_ignored() -> None:
     tokenizer = tiny.byte_level()
     tokenizer.enable_truncation(2)
     tokenizer.enable_padding(length=50)
@@ -137,7 +137,7 @@ LONG = "The quick brown fox jumps over the lazy dog. " * 30_000
         lambda full: full.decode([40] * 1_000_000, skip_special_tokens=True),
     ],
 )
-def test_other_threads_go_on_while_a_long_text_is_encoded(work: Callable[[Encoder], object]) -> None:
+def test_other_threads_run_while_a_long_text_is_encoded(work: Callable[[Encoder], object]) -> None:
     full, turns, ended = encoder("byte_level"), 0, threading.Event()
 
     def turn() -> None:

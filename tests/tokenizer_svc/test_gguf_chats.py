@@ -36,7 +36,7 @@ def test_a_chat_with_control_tokens_outside_the_byte_alphabet(tmp_path: Path) ->
     assert not {0, 1, 2, 3} & set(ids[2:-1])
 
 
-def test_a_chat_whose_tokens_take_white_space(tmp_path: Path) -> None:
+def test_a_chat_with_tokens_that_strip_white_space(tmp_path: Path) -> None:
     more = control("<|user|>", "<|assistant|>", "<|end|>")
     path = tmp_path / "x.gguf"
     tokens = sentencepiece(path, *more, architecture="phi3", add_chat_template=PHI3_TEMPLATE).vocabulary.tokens
@@ -45,7 +45,7 @@ def test_a_chat_whose_tokens_take_white_space(tmp_path: Path) -> None:
     assert tokenizer.eos_token_ids == (2, tokens.index("<|end|>"))
 
 
-def test_a_template_of_its_own_for_tools_in_a_gguf_file(tmp_path: Path) -> None:
+def test_a_separate_template_for_tools_in_a_gguf_file(tmp_path: Path) -> None:
     both = [{"name": "default", "template": templates.CHATML}, {"name": "tool_use", "template": templates.WITH_TOOLS}]
     path = tmp_path / "x.gguf"
     byte_level(path, *control("<|im_start|>", "<|im_end|>"), add_chat_template=both)

@@ -40,7 +40,7 @@ def test_rejections_by_a_bounded_set_of_reasons(registry: CollectorRegistry, err
     assert reason in {row.name for row in TABLE.values()}
 
 
-def test_what_succeeds_is_no_rejection(registry: CollectorRegistry) -> None:
+def test_successful_calls_are_not_rejections(registry: CollectorRegistry) -> None:
     with TokenizerMetrics(registry).counting_rejections():
         pass
     assert not [s for m in registry.collect() for s in m.samples if s.name == "pellucid_tokenizer_rejected_total"]

@@ -31,7 +31,7 @@ def test_text_never_becomes_a_control_token(name: str, text: str) -> None:
 
 
 @given(text=TEXTS)
-def test_text_is_still_all_there(text: str) -> None:
+def test_all_text_is_kept(text: str) -> None:
     tokenizer = tiny.ALL["byte_level"]()
     decoded = tokenizer.decode(plain("byte_level").encode(text), skip_special_tokens=False)
     assert decoded == tokenizer.normalizer.normalize_str(text)
@@ -39,7 +39,7 @@ def test_text_is_still_all_there(text: str) -> None:
 
 @pytest.mark.parametrize("name", tiny.ALL)
 @given(text=st.text(max_size=20).filter(lambda text: "<" not in text and "＜" not in text))
-def test_text_without_spellings_is_encoded_as_ever(name: str, text: str) -> None:
+def test_text_without_spellings_is_encoded_normally(name: str, text: str) -> None:
     assert plain(name).encode(text) == tiny.ALL[name]().encode(text, add_special_tokens=False).ids
 
 
@@ -51,14 +51,14 @@ def test_added_tokens_that_are_text_stay_and_keep_their_ids() -> None:
     assert tokenizer.token_to_id("<s>") not in encoded
 
 
-def test_the_space_before_a_first_word_is_put_only_at_the_start() -> None:
+def test_the_space_before_the_first_word_is_added_only_at_the_start() -> None:
     tokenizer = tiny.ALL["sentencepiece"]()
     assert tokenizer.decode(plain("sentencepiece").encode("fox")) == " fox"
     assert tokenizer.decode(plain("sentencepiece", at_start=False).encode("fox")) == "fox"
 
 
 @pytest.mark.parametrize(("name", "text"), [("greedy", "a<s>b"), ("greedy", "<s>")])
-def test_tokens_around_a_text_are_added_though_it_spells_one(name: str, text: str) -> None:
+def test_special_tokens_are_added_around_a_text_that_spells_one(name: str, text: str) -> None:
     tokenizer = Tokenizer.from_str(tiny.ALL[name]().to_str())
     ids = control_ids(tokenizer)
     around = [("<s>", ids["<s>"]), ("</s>", ids["</s>"])]

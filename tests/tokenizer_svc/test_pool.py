@@ -118,7 +118,7 @@ async def test_draining_waits_for_large_jobs_too() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only glibc is asked to give memory back")
-async def test_the_memory_of_large_jobs_goes_back() -> None:
+async def test_memory_of_large_jobs_is_returned_to_the_system() -> None:
     process, tokenizer, text = psutil.Process(), tiny.byte_level(), "The quick brown fox jumps. " * 50_000
 
     def encode() -> int:
@@ -131,7 +131,7 @@ async def test_the_memory_of_large_jobs_goes_back() -> None:
         assert process.memory_info().rss - before < 64_000_000
 
 
-async def test_the_event_loop_goes_on_while_a_job_runs() -> None:
+async def test_the_event_loop_is_not_blocked_while_a_job_runs() -> None:
     busy = Busy()
     async with pool() as jobs:
         running = asyncio.create_task(jobs.run(busy))
@@ -141,7 +141,7 @@ async def test_the_event_loop_goes_on_while_a_job_runs() -> None:
         assert await running == "done"
 
 
-async def test_a_cancelled_call_gives_up_its_place() -> None:
+async def test_cancelling_removes_a_waiting_call_from_the_queue() -> None:
     busy, ran = Busy(), threading.Event()
     async with pool(workers=1, max_waiting=1) as jobs:
         running = asyncio.create_task(jobs.run(busy))
@@ -158,7 +158,7 @@ async def test_a_cancelled_call_gives_up_its_place() -> None:
         assert not ran.is_set()
 
 
-async def test_a_cancelled_call_whose_job_runs_keeps_its_place_until_that_ends() -> None:
+async def test_a_cancelled_call_counts_until_its_running_job_ends() -> None:
     busy = Busy()
     async with pool(workers=1, max_waiting=0) as jobs:
         running = asyncio.create_task(jobs.run(busy))
@@ -173,7 +173,7 @@ async def test_a_cancelled_call_whose_job_runs_keeps_its_place_until_that_ends()
         assert jobs.num_jobs == 0
 
 
-async def test_draining_waits_for_what_runs_and_waits_and_takes_nothing_new() -> None:
+async def test_draining_waits_for_all_jobs_and_refuses_new_ones() -> None:
     busy = Busy()
     async with pool() as jobs:
         running = asyncio.create_task(jobs.run(busy))

@@ -34,7 +34,7 @@ def probed(source: str) -> Capabilities:
                 "tool_results": True,
                 "strict_alternation": False,
                 "writes_bos": False,
-                "thinking": False,
+                "reasoning": False,
                 "generation_opening": "<|im_start|>assistant\n",
                 "answer_end": "<|im_end|>\n",
                 "call_end": "",
@@ -83,8 +83,8 @@ def probed(source: str) -> Capabilities:
         (templates.DESCRIBES_TOOLS, {"tools": True, "bare_tools": False}),
         (templates.PARTS_ONLY, {"content_strings": False, "content_parts": True, "system_role": True}),
         (templates.STRING_OR_PARTS, {"content_strings": True, "content_parts": True}),
-        (templates.THINKS, {"thinking": True, "null_content": NullContent.EMPTY}),
-        (templates.OPENS_THINKING, {"thinking": True, "generation_opening": "Assistant: <think>\n"}),
+        (templates.THINKS, {"reasoning": True, "null_content": NullContent.EMPTY}),
+        (templates.OPENS_THINKING, {"reasoning": True, "generation_opening": "Assistant: <think>\n"}),
         (templates.FIRST_SYSTEM_ONLY, {"system_role": True, "late_system": False}),
         (templates.DEVELOPER_FIRST, {"system_role": True, "developer_role": True, "late_system": False}),
         (
@@ -98,17 +98,17 @@ def probed(source: str) -> Capabilities:
                 "tool_results": True,
                 "arguments_as_object": True,
                 "text_beside_calls": True,
-                "thinking": True,
+                "reasoning": True,
             },
         ),
     ],
 )
-def test_what_a_template_can_express(source: str, expected: dict[str, Any]) -> None:
+def test_capabilities_of_templates(source: str, expected: dict[str, Any]) -> None:
     found = probed(source)
     assert {name: getattr(found, name) for name in expected} == expected
 
 
-def test_a_form_of_missing_content_that_prints_none_is_passed_over() -> None:
+def test_a_form_of_missing_content_that_prints_none_is_skipped() -> None:
     source = (
         "{% for message in messages %}{{ message.role }}: {{ message.content if 'content' in message else none }}"
         "{% for call in message.tool_calls or [] %}{{ call.function | tojson }}{% endfor %}{% endfor %}"
@@ -144,7 +144,7 @@ def test_a_template_that_cannot_render_one_user_message(source: str) -> None:
 
 
 @pytest.mark.parametrize("condition", ["true", "tools", "messages | length > 1", "messages[0].role == 'system'"])
-def test_a_template_that_exceeds_a_limit_is_asked_no_further(condition: str) -> None:
+def test_a_template_that_exceeds_a_limit_is_not_probed_further(condition: str) -> None:
     source = f"{{% if {condition} %}}{{{{ 'a' * 2000 }}}}{{% endif %}}{templates.WITH_TOOLS}"
     template = compiled(source, max_chars=1000)
     with pytest.raises(

@@ -22,7 +22,7 @@ TEXTS = st.lists(PIECES | st.text(max_size=5), max_size=12).map("".join)
 
 
 def letters(*, without: bytes = b"", merges: tuple[tuple[str, str], ...] = ()) -> Tokenizer:
-    """A token for each byte, and some for two."""
+    """A token for each byte, and some tokens of two bytes."""
     vocab = {letter: i for letter, i in LETTERS.items() if byte_alphabet()[letter] not in without}
     vocab |= {a + b: len(LETTERS) + i for i, (a, b) in enumerate(merges)}
     tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=list(merges)))
@@ -42,13 +42,13 @@ def widest(tokenizer: Tokenizer) -> WidestToken:
 
 @pytest.mark.parametrize("name", KNOWN)
 @given(text=TEXTS)
-def test_a_text_has_at_least_as_many_tokens(name: str, text: str) -> None:
+def test_the_bound_is_never_above_the_number_of_tokens(name: str, text: str) -> None:
     tokenizer = tiny.ALL[name]()
     assert widest(tokenizer).fewest_tokens(text) <= num_tokens(tokenizer, text)
 
 
 @pytest.mark.parametrize("name", real.NAMES)
-def test_so_it_is_with_real_vocabularies(name: str) -> None:
+def test_bounds_of_real_vocabularies(name: str) -> None:
     tokenizer = real.loaded(name).tokenizer
     found = widest(tokenizer)
     vocabulary = tokenizer.get_vocab(with_added_tokens=True)
@@ -80,7 +80,7 @@ def test_at_the_limit_and_one_above(text: str, fits: bool) -> None:
     )
 
 
-def test_what_was_encoded_at_the_limit_and_one_above() -> None:
+def test_the_encoded_length_at_the_limit_and_one_above() -> None:
     length = PromptLength(letters())
     length.check(5, 5)
     length.check(10**9, None)
@@ -88,11 +88,11 @@ def test_what_was_encoded_at_the_limit_and_one_above() -> None:
         length.check(6, 5)
 
 
-def test_without_a_limit_any_length_is_right() -> None:
+def test_without_a_limit_any_length_is_accepted() -> None:
     PromptLength(letters()).check_text("a" * 1_000_000, "\x01", None)
 
 
-def test_bytes_that_the_vocabulary_does_not_have_are_not_counted() -> None:
+def test_bytes_missing_from_the_vocabulary_are_not_counted() -> None:
     tokenizer = letters(without=b"\x04\xf1\xc0\xff")
     text = "\x04" * 1000 + "\U00040000" + "a"
     assert num_tokens(tokenizer, text) == 4
@@ -104,7 +104,7 @@ def test_bytes_that_the_vocabulary_does_not_have_are_not_counted() -> None:
 
 @pytest.mark.parametrize("side", ["lstrip", "rstrip"])
 @pytest.mark.parametrize("space", [" ", "\n", "\t", "\u3000", "\u2028", "\x85"])
-def test_white_space_that_a_token_takes_is_not_counted(side: str, space: str) -> None:
+def test_white_space_stripped_by_a_token_is_not_counted(side: str, space: str) -> None:
     tokenizer = letters()
     tokenizer.add_special_tokens([AddedToken("<s>", **{side: True})])
     text = space * 1000 + "<s>" + space * 1000
@@ -114,11 +114,11 @@ def test_white_space_that_a_token_takes_is_not_counted(side: str, space: str) ->
 
 
 @pytest.mark.parametrize(("form", "decomposed"), [("NFC", "NFD"), ("NFKC", "NFKD")])
-def test_normal_forms_shrink_a_text_to_a_quarter_at_most(
+def test_unicode_normalization_shrinks_a_text_to_a_quarter_at_most(
     form: Literal["NFC", "NFKC"], decomposed: Literal["NFD", "NFKD"]
 ) -> None:
-    """Each character is shared out over what it decomposes to, and a composed one can have come from the widest."""
-    characters = [chr(i) for i in range(0x33400) if not 0xD800 <= i < 0xE000]  # None beyond decomposes.
+    """The bytes per character of every decomposition stay within the bound."""
+    characters = [chr(i) for i in range(0x33400) if not 0xD800 <= i < 0xE000]  # No character beyond decomposes.
     apart = {each: unicodedata.normalize(decomposed, each) for each in characters}
     share: dict[str, float] = {}
     for character, parts in apart.items():
@@ -201,11 +201,11 @@ BYTES = {name: i for i, name in enumerate(byte_fallback_tokens())}
         (models.WordPiece({"<unk>": 0}, unk_token="<unk>"), False),
     ],
 )
-def test_models_that_take_any_amount_of_text_for_one_unknown_token(model: models.Model, known: bool) -> None:
+def test_models_whose_unknown_token_stands_for_any_amount_of_text(model: models.Model, known: bool) -> None:
     assert (widest_token(Tokenizer(model)) is not None) is known
 
 
-def test_a_character_that_is_unknown_may_be_wider_than_its_token() -> None:
+def test_an_unknown_character_may_have_more_bytes_than_its_token() -> None:
     tokenizer = Tokenizer(models.BPE(vocab={"a": 0, "?": 1}, merges=[], unk_token="?"))
     text = "\U0001f600" * 10
     assert num_tokens(tokenizer, text) == 10

@@ -52,7 +52,7 @@ def test_a_model_without_a_chat_template() -> None:
     assert tokenizer.tokenize("fox", "x", add_special_tokens=False, parse_special_tokens=False)
 
 
-def test_a_template_of_its_own_for_tools() -> None:
+def test_a_separate_template_for_tools() -> None:
     tokenizer = PromptTokenizer(loaded(default=templates.CHATML, tool_use=templates.WITH_TOOLS), compiled)
     with_tools = tokenizer.render(Conversation(USER.messages, (Tool("f"),)))
     without = tokenizer.render(USER)
@@ -62,13 +62,13 @@ def test_a_template_of_its_own_for_tools() -> None:
     assert tokenizer.capabilities.tools
 
 
-def test_templates_of_which_none_is_the_ordinary_one() -> None:
+def test_templates_without_a_default() -> None:
     with pytest.raises(SettingsError, match="no chat template 'default' among rag"):
         PromptTokenizer(loaded(rag=templates.CHATML), compiled)
 
 
 @pytest.mark.parametrize("source", ["{% if %}", "{{ ''.__class__.__mro__ }}", "nothing"])
-def test_a_template_that_cannot_be_used(source: str) -> None:
+def test_an_unusable_template(source: str) -> None:
     with pytest.raises(SettingsError, match="the chat template cannot be used"):
         PromptTokenizer(loaded(default=source), compiled)
 
@@ -87,7 +87,7 @@ def test_tokens_that_end_a_turn_are_found_in_the_template(source: str, expected:
     assert tokenizer.eos_token_ids == (5, token_id(expected))
 
 
-def test_what_does_not_directly_follow_an_answer_does_not_end_it() -> None:
+def test_a_token_that_does_not_directly_follow_an_answer_is_not_a_turn_end() -> None:
     source = templates.CHATML.replace("'<|im_end|>\n'", "'\n---<|im_end|>'")
     assert PromptTokenizer(loaded(default=source, eos=(5,)), compiled).eos_token_ids == (5,)
 
@@ -106,14 +106,14 @@ def with_special(*spellings: str) -> Tokenizer:
 @pytest.mark.parametrize(
     ("special", "ends"), [(("<|end|>",), ("<|end|>",)), (("<|end|>", "<|return|>", "<|call|>"), ())]
 )
-def test_harmonys_end_of_a_message_is_no_end_of_a_turn(special: tuple[str, ...], ends: tuple[str, ...]) -> None:
+def test_harmonys_message_end_is_not_a_turn_end(special: tuple[str, ...], ends: tuple[str, ...]) -> None:
     tokenizer = with_special(*special)
     template = templates.CHATML.replace("<|im_end|>", "<|end|>")
     found = PromptTokenizer(LoadedTokenizer(tokenizer, {}, {"default": template}, (5,)), compiled).eos_token_ids
     assert found == (5, *(tokenizer.token_to_id(end) for end in ends))
 
 
-def test_the_closing_tag_of_a_call_is_no_end_of_a_turn() -> None:
+def test_the_closing_tag_of_a_call_is_not_a_turn_end() -> None:
     tokenizer = with_special("<|tool_end|>")
     template = templates.WITH_TOOLS.replace("</tool_call>", "<|tool_end|>").replace("<|im_end|>", "")
     found = PromptTokenizer(LoadedTokenizer(tokenizer, {}, {"default": template}, (5,)), compiled).eos_token_ids
@@ -134,7 +134,7 @@ def test_bytes() -> None:
 
 
 @pytest.mark.parametrize("template", [templates.THINKS, templates.CHATML])
-def test_tags_of_thinking_are_tokens_where_the_vocabulary_has_them(template: str) -> None:
+def test_reasoning_tags_are_tokens_if_the_vocabulary_has_them(template: str) -> None:
     tokenizer = PromptTokenizer(loaded(default=template), compiled)
     for name, spellings in THINK_TAGS.items():
         tags = tokenizer.reasoning_tags[name]

@@ -28,7 +28,7 @@ def state(prompt: str, template: str = templates.THINKS, opening: str = OPENING)
         ("thinking", UNDECIDED),
     ],
 )
-def test_what_the_end_of_a_prompt_says(tail: str, expected: ReasoningState) -> None:
+def test_reasoning_state_from_the_end_of_a_prompt(tail: str, expected: ReasoningState) -> None:
     earlier = f"<|im_start|>user\n<think><|im_end|>\n{OPENING}<think>never closed<|im_end|>\n"
     assert state(OPENING + tail) is expected
     assert state(earlier + OPENING + tail) is expected
@@ -46,13 +46,13 @@ def test_an_opening_without_control_tokens() -> None:
     assert state(prompt + "<think>\n", templates.OPENS_THINKING, "Assistant: <think>\n") is OPEN
 
 
-def test_a_template_that_does_not_open_answers_is_read_from_its_last_control_token() -> None:
+def test_without_a_generation_prompt_the_state_is_read_from_the_last_control_token() -> None:
     assert state("[INST]a[/INST]<think>b</think>c[INST]d[/INST]", opening="") is UNDECIDED
     assert state("[INST]a[/INST]<think>", opening="") is OPEN
     assert state("", opening="") is UNDECIDED
 
 
-def test_a_template_that_knows_no_thinking() -> None:
+def test_a_template_without_reasoning() -> None:
     assert state(f"{OPENING}<think>", templates.CHATML) is CLOSED
 
 

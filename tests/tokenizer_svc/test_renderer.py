@@ -1,4 +1,4 @@
-"""Templates in child processes. Templates that run away are killed, and the next one finds a child again."""
+"""Templates in child processes. Runaway templates are killed, and the next template gets a new child."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def children() -> list[psutil.Process]:
 
 
 def fault(renderer: Renderer, source: str) -> Exception:
-    """What a template raises."""
+    """The error that a template raises."""
     with pytest.raises((LimitExceeded, TemplateFault, TemplateRefusal)) as caught:
         renderer.template(source).render(MESSAGES)
     return caught.value
@@ -61,7 +61,7 @@ def test_values_are_the_same_in_the_child(roomy: Renderer, value: Any) -> None:
 
 
 @pytest.mark.parametrize("source", [templates.CHATML, templates.WITH_TOOLS, templates.STRICT])
-def test_a_template_is_what_it_is_at_home(roomy: Renderer, source: str) -> None:
+def test_a_template_renders_the_same_as_in_process(roomy: Renderer, source: str) -> None:
     here, there = compiled(source), roomy.template(source)
     variables = {**MESSAGES, "tools": [{"b": 1, "a": 2}], "bos_token": "<s>", "eos_token": "</s>"}
     assert there.render(variables) == here.render(variables)
@@ -69,7 +69,7 @@ def test_a_template_is_what_it_is_at_home(roomy: Renderer, source: str) -> None:
     assert there.source == source
 
 
-def test_a_refusal_and_a_fault_are_what_they_are_at_home(roomy: Renderer) -> None:
+def test_a_refusal_and_a_fault_are_the_same_as_in_process(roomy: Renderer) -> None:
     refused = fault(roomy, "{{ raise_exception('roles must alternate, Zürich') }}")
     assert (type(refused), str(refused)) == (TemplateRefusal, "roles must alternate, Zürich")
     failed = fault(roomy, "\n{{ messages[7].secret.name }}")
@@ -77,7 +77,7 @@ def test_a_refusal_and_a_fault_are_what_they_are_at_home(roomy: Renderer) -> Non
     assert "line 1" in str(fault(roomy, "{% for %}"))
 
 
-def test_a_sentence_without_end_is_cut(roomy: Renderer) -> None:
+def test_a_long_message_is_cut(roomy: Renderer) -> None:
     assert len(str(fault(roomy, "{{ raise_exception('a' * 10000000) }}"))) < 10_000
 
 
@@ -111,17 +111,17 @@ def test_the_memory_is_bounded(tight: Renderer, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", hostile_templates.FAULTY)
-def test_what_python_or_the_sandbox_refuses(roomy: Renderer, name: str) -> None:
+def test_operations_refused_by_python_or_the_sandbox(roomy: Renderer, name: str) -> None:
     assert isinstance(fault(roomy, hostile_templates.FAULTY[name]), (LimitExceeded, TemplateFault))
 
 
-def test_the_sentences_name_the_limit(tight: Renderer) -> None:
+def test_messages_name_the_limit(tight: Renderer) -> None:
     slow, large = hostile_templates.SLOW["nested ranges"], hostile_templates.LARGE["center"]
     assert str(fault(tight, slow)) == "the chat template ran for more than 0.3 seconds"
     assert str(fault(tight, large)) == "the chat template needed more than 96 MB of memory"
 
 
-def test_after_one_that_ran_away_others_are_rendered() -> None:
+def test_after_a_runaway_template_others_are_rendered() -> None:
     renderer = Renderer(1, TIGHT)
     try:
         for source in (hostile_templates.SLOW["nested ranges"], hostile_templates.LARGE["center"]) * 2:
@@ -132,7 +132,7 @@ def test_after_one_that_ran_away_others_are_rendered() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts address space")
-def test_one_that_asks_for_too_much_memory_costs_no_process() -> None:
+def test_exceeding_the_memory_limit_does_not_end_the_process() -> None:
     before = set(children())
     renderer = Renderer(1, ROOMY)
     try:
@@ -144,7 +144,7 @@ def test_one_that_asks_for_too_much_memory_costs_no_process() -> None:
         renderer.close()
 
 
-def test_while_one_runs_away_others_are_rendered() -> None:
+def test_other_templates_are_rendered_beside_a_runaway_one() -> None:
     renderer = Renderer(2, Limits(2.0, 96 * MEGABYTE, 10_000))
     quick = renderer.template("{{ x }}")
     try:
@@ -160,7 +160,7 @@ def test_while_one_runs_away_others_are_rendered() -> None:
         renderer.close()
 
 
-def test_a_child_that_was_killed_while_it_was_idle_is_no_fault_of_the_next_template() -> None:
+def test_a_child_killed_while_idle_is_replaced_for_the_next_template() -> None:
     before = set(children())
     renderer = Renderer(1, ROOMY)
     try:

@@ -49,7 +49,7 @@ def render(source: str, **variables: Any) -> str:
         templates.STRICT.replace("messages[0].role == 'system'", "true"),
     ],
 )
-def test_writes_what_transformers_writes(source: str) -> None:
+def test_renders_the_same_text_as_transformers(source: str) -> None:
     variables: dict[str, Any] = {"bos_token": "<s>", "eos_token": "</s>", "add_generation_prompt": True}
     expected: Any = render_jinja_template(conversations=[MESSAGES], chat_template=source, **variables)
     assert [render(source, messages=MESSAGES, tools=None, documents=None, **variables)] == expected[0]
@@ -59,7 +59,7 @@ def test_data_is_never_template_source() -> None:
     assert render("{{ text }}", text="{{ 7*7 }}{% raw %}") == "{{ 7*7 }}{% raw %}"
 
 
-def test_raise_exception_gives_the_templates_sentence() -> None:
+def test_raise_exception_gives_the_templates_message() -> None:
     with pytest.raises(TemplateRefusal, match=r"^roles must alternate, not a$"):
         render("{{ raise_exception('roles must alternate, not ' + x) }}", x="a")
 
@@ -98,13 +98,13 @@ def test_a_fault_names_its_line_and_no_data(source: str, line: int) -> None:
 
 
 @pytest.mark.parametrize("source", ["{% if %}", "{% for %}", "{{", "{% endif %}", "{{ x | nofilter }}", "{% tag %}"])
-def test_a_source_that_is_no_template(source: str) -> None:
+def test_an_invalid_template_source(source: str) -> None:
     with pytest.raises(TemplateFault):
         compiled(source)
 
 
 @pytest.mark.parametrize("name", sorted(GLOBAL_NAMES))
-def test_names_that_a_template_can_call(name: str) -> None:
+def test_global_functions_of_templates(name: str) -> None:
     assert render(f"{{{{ {name} is callable }}}}") == "True"
     assert name not in compiled(f"{{{{ {name}(x) }}}}").variables
 

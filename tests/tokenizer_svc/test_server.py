@@ -22,7 +22,7 @@ from tests.tokenizer_svc import hostile_templates, real, templates
 
 
 class Running:
-    """The process and what it logs."""
+    """The process and its log."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
@@ -52,7 +52,7 @@ async def running(*flags: str) -> AsyncIterator[Running]:
         await process.wait()
 
 
-async def test_from_start_to_end() -> None:
+async def test_start_serve_and_shutdown() -> None:
     async with running() as service:
         started = await service.wait_for("started")
         loaded = await service.wait_for("tokenizer loaded")
@@ -80,7 +80,7 @@ async def test_the_default_model() -> None:
         assert loaded["reasoning_format"] == ""
 
 
-async def test_a_model_that_is_not_there(tmp_path: Path) -> None:
+async def test_a_missing_model(tmp_path: Path) -> None:
     async with running("--model", str(tmp_path / "missing.gguf")) as service:
         error = await service.wait_for("cannot start")
         assert "missing.gguf" in error["error"]
@@ -88,7 +88,7 @@ async def test_a_model_that_is_not_there(tmp_path: Path) -> None:
             assert await service.process.wait() == 2
 
 
-async def test_a_template_that_cannot_be_used(tmp_path: Path) -> None:
+async def test_an_unusable_template(tmp_path: Path) -> None:
     template = tmp_path / "bad.jinja"
     template.write_text("{{ ''.__class__.__mro__ }}")
     async with running("--chat-template", str(template)) as service:
@@ -106,7 +106,7 @@ async def test_a_template_that_cannot_be_used(tmp_path: Path) -> None:
         ("{% set x = 'a' * 10 ** 10 %}", "needed more than 128 MB of memory"),
     ],
 )
-async def test_a_template_that_runs_away_does_not_start(tmp_path: Path, hostile: str, sentence: str) -> None:
+async def test_the_service_does_not_start_with_a_runaway_template(tmp_path: Path, hostile: str, sentence: str) -> None:
     template = tmp_path / "hostile.jinja"
     template.write_text(templates.WITH_TOOLS + hostile)
     flags = ("--chat-template", str(template), "--render-seconds", "1", "--render-memory-mb", "128")

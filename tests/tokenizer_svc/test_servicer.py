@@ -219,8 +219,8 @@ async def test_a_prompt_that_can_never_fit_is_refused_before_it_is_encoded(
     assert not encoded
 
 
-async def test_a_template_that_runs_away_harms_nobody() -> None:
-    """It loops when it reads ``loop``, and takes memory when it reads ``fill``."""
+async def test_a_runaway_template_does_not_affect_other_requests() -> None:
+    """A template that loops if it reads ``loop``, and fills memory if it reads ``fill``."""
     runs_away = (
         "{% if messages[-1].content == 'loop' %}" + hostile_templates.SLOW["nested ranges"] + "{% endif %}"
         "{% if messages[-1].content == 'fill' %}" + hostile_templates.LARGE["center"] + "{% endif %}"
@@ -244,14 +244,14 @@ async def test_a_template_that_runs_away_harms_nobody() -> None:
         renderer.close()
 
 
-async def test_tools_for_a_template_that_cannot_show_them() -> None:
+async def test_tools_for_a_template_without_tools() -> None:
     async with served(base_model(default=templates.CHATML)) as service:
         error = await refusal(service.render(user("a"), tools=[common_pb2.ToolDefinition(name="f")]))
         assert error.param == "tools"
         assert service.rejected("unsupported") == 1
 
 
-async def test_a_template_refuses_in_its_own_words() -> None:
+async def test_a_templates_refusal_keeps_its_message() -> None:
     async with served(base_model(default=templates.STRICT)) as service:
         error = await refusal(service.render(user("a"), user("b")))
         assert error.message == "Conversation roles must alternate user/assistant/user/assistant/..."
@@ -282,7 +282,7 @@ async def test_tokenize_with_special_tokens() -> None:
         assert len(plain.token_ids) == 3
 
 
-async def test_bytes_that_the_vocabulary_does_not_have() -> None:
+async def test_bytes_missing_from_the_vocabulary() -> None:
     words = Tokenizer(models.WordLevel({"<unk>": 0, "fox": 1}, unk_token="<unk>"))
     async with served(PromptTokenizer(LoadedTokenizer(words, {}, {}, (0,)), compiled)) as service:
         inputs = [pb.TokenizeInput(raw=b"fox"), pb.TokenizeInput(raw=b"\xf0")]
@@ -298,20 +298,20 @@ async def test_bytes_that_the_vocabulary_does_not_have() -> None:
         (pb.TokenizeRequest(inputs=[pb.TokenizeInput(text="a" * (MAX_CHARS + 1))]), "inputs"),
     ],
 )
-async def test_what_cannot_be_tokenized(service: Served, request_: pb.TokenizeRequest, param: str) -> None:
+async def test_invalid_tokenize_requests(service: Served, request_: pb.TokenizeRequest, param: str) -> None:
     error = await refusal(service.stub.Tokenize(request_))
     assert isinstance(error, InvalidRequest)
     assert error.param == param
 
 
-async def test_what_is_encoded_beside_a_prompt(service: Served) -> None:
+async def test_inputs_are_encoded_beside_a_prompt(service: Served) -> None:
     inputs = [pb.TokenizeInput(raw=b"a<|im_end|>"), pb.TokenizeInput(text="b"), pb.TokenizeInput(raw=b"\xf0")]
     answer = await service.render(user("hi"), inputs=inputs)
     assert answer.token_ids == (await service.render(user("hi"))).token_ids
     assert [list(each.token_ids) for each in answer.outputs] == [[97, simulated.EOS_TOKEN_ID], [98], [0xF0]]
 
 
-async def test_what_cannot_be_encoded_beside_a_prompt(service: Served) -> None:
+async def test_invalid_inputs_beside_a_prompt(service: Served) -> None:
     for inputs, param in (
         ([pb.TokenizeInput(text="a"), pb.TokenizeInput()], "inputs[1]"),
         ([pb.TokenizeInput(raw=b"a")] * (MAX_INPUTS + 1), "inputs"),
@@ -334,7 +334,7 @@ async def test_detokenize(service: Served) -> None:
     ("ids", "param"),
     [([simulated.VOCAB_SIZE], "token_ids[0]"), ([2**32 - 1], "token_ids[0]"), ([1] * 1001, "token_ids")],
 )
-async def test_what_cannot_be_detokenized(service: Served, ids: list[int], param: str) -> None:
+async def test_invalid_detokenize_requests(service: Served, ids: list[int], param: str) -> None:
     error = await refusal(service.stub.Detokenize(pb.DetokenizeRequest(token_ids=ids)))
     assert error.param == param
 
@@ -353,7 +353,7 @@ async def test_info(service: Served, tokenizer: PromptTokenizer) -> None:
     }
     assert tags["think"] == (b"<think>", b"</think>")
     assert info.capabilities == pb.TemplateCapabilities(
-        system_role=True, tools=True, tool_calls=True, tool_results=True, arguments_as_object=True, thinking=True
+        system_role=True, tools=True, tool_calls=True, tool_results=True, arguments_as_object=True, reasoning=True
     )
 
 
@@ -389,12 +389,12 @@ async def test_too_many_calls_at_once(tokenizer: PromptTokenizer, monkeypatch: p
         assert isinstance(error, Overloaded)
         assert error.retry_after
         assert service.rejected("overloaded") == 1
-        assert (await service.stub.GetInfo(pb.TokenizerInfoRequest())).vocab_size  # The event loop is free.
+        assert (await service.stub.GetInfo(pb.TokenizerInfoRequest())).vocab_size  # The event loop is not blocked.
         release.set()
         assert (await first).token_ids
 
 
-async def test_an_unforeseen_fault_says_nothing(tokenizer: PromptTokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unexpected_fault_reveals_nothing(tokenizer: PromptTokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_self: PromptTokenizer, _conversation: object) -> None:
         raise KeyError("the secret of the house")
 

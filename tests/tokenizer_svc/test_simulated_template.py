@@ -42,7 +42,7 @@ def test_any_bytes(raw: bytes) -> None:
     assert bytes(SIMULATED.tokenize(raw, "x", add_special_tokens=False, parse_special_tokens=False)) == raw
 
 
-def test_control_tokens_when_asked_for() -> None:
+def test_control_tokens_on_request() -> None:
     ids = SIMULATED.tokenize("a<|im_end|>", "x", add_special_tokens=False, parse_special_tokens=True)
     assert ids == [ord("a"), simulated.EOS_TOKEN_ID]
     assert SIMULATED.detokenize(ids, skip_special_tokens=True) == "a"
@@ -100,7 +100,7 @@ def test_a_call_without_text(content: str | None) -> None:
         ('{"thinking": false}', ""),
     ],
 )
-def test_the_thinking_switches(kwargs: str, ending: str) -> None:
+def test_the_reasoning_switches(kwargs: str, ending: str) -> None:
     assert text_of(Message("user", "q"), template_kwargs=kwargs).endswith(f"<|im_start|>assistant\n{ending}")
 
 

@@ -35,7 +35,7 @@ def test_the_names_that_a_template_reads() -> None:
         ("{{ 'a' * 101 }}", LimitExceeded),
     ],
 )
-def test_what_a_template_raises(source: str, error: type[Exception]) -> None:
+def test_errors_of_templates(source: str, error: type[Exception]) -> None:
     with pytest.raises(error):
         answer(source, {})
 
@@ -57,7 +57,7 @@ def test_a_template_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Filling(SandboxedTemplate):
-    """Takes memory that its traceback holds."""
+    """Fills memory that its traceback refers to."""
 
     filled: ClassVar[list[weakref.ref[set[str]]]] = []
 
@@ -67,7 +67,7 @@ class Filling(SandboxedTemplate):
         raise MemoryError
 
 
-def test_after_one_that_filled_the_memory_there_is_memory_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_template_that_filled_its_memory_the_next_one_has_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tokenizer_svc.template_child.SandboxedTemplate", Filling)
     with pytest.raises(LimitExceeded, match="needed more than 1024 MB of memory"):
         answer("", {})
@@ -75,10 +75,10 @@ def test_after_one_that_filled_the_memory_there_is_memory_again(monkeypatch: pyt
 
 
 @pytest.mark.parametrize(("kept", "error"), [((1 << 28) - 1, LimitExceeded), (1 << 28, MemoryError)])
-def test_one_that_keeps_a_quarter_of_it_is_the_last(
+def test_a_child_that_keeps_a_quarter_of_the_memory_is_replaced(
     kept: int, error: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process ends with a ``MemoryError``, and the next one begins with all of the memory."""
+    """The process ends with a ``MemoryError``, and the next one starts with all of the memory."""
     sizes = iter((1 << 24, (1 << 24) + kept))
     monkeypatch.setattr("tokenizer_svc.template_child.address_space", lambda: next(sizes))
     monkeypatch.setattr("tokenizer_svc.template_child.SandboxedTemplate", Filling)

@@ -18,7 +18,7 @@ _CORPUS: Final = (
 
 
 def byte_level() -> Tokenizer:
-    """As GPT-2, Llama 3, Qwen: bytes as letters."""
+    """Like GPT-2, Llama 3, Qwen: byte-level."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -29,21 +29,21 @@ def byte_level() -> Tokenizer:
 
 
 def sentencepiece() -> Tokenizer:
-    """As Llama 2 today: a space before the first word of the whole text only."""
+    """Like Llama 2 today: a space before the first word of the whole text only."""
     tokenizer = _byte_fallback()
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
     return _with_added(_trained(tokenizer))
 
 
 def legacy_sentencepiece() -> Tokenizer:
-    """As Llama 2 before: a space before each piece of text, put there by the normalizer."""
+    """Like earlier Llama 2 files: a space before each piece of text, added by the normalizer."""
     tokenizer = _byte_fallback()
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     return _with_added(_trained(tokenizer))
 
 
 def gemma() -> Tokenizer:
-    """As Gemma: spaces replaced, runs of line breaks and HTML tags as added tokens that are text."""
+    """Like Gemma: spaces replaced, runs of line breaks and HTML tags as added tokens that are text."""
     tokenizer = _byte_fallback()
     tokenizer.normalizer = normalizers.Replace(" ", "▁")
     tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
@@ -53,7 +53,7 @@ def gemma() -> Tokenizer:
 
 
 def greedy() -> Tokenizer:
-    """A vocabulary that holds the control tokens as ordinary pieces, and would take them out of plain text."""
+    """A vocabulary with the control tokens as ordinary pieces, so that plain text merges into them."""
     letters = sorted({letter for text in (*_CORPUS, *CONTROLS, *TAGS) for letter in text.replace(" ", "▁")})
     pieces = [("<unk>", 0.0), *((letter, -10.0) for letter in letters), *((text, -1.0) for text in CONTROLS)]
     tokenizer = Tokenizer(models.Unigram(pieces, unk_id=0))
@@ -63,7 +63,7 @@ def greedy() -> Tokenizer:
 
 
 def normalizing() -> Tokenizer:
-    """Matches its control tokens after normalization, and takes the white space to their left."""
+    """Matches its control tokens after normalization; they strip white space on their left."""
     tokenizer = byte_level()
     other = Tokenizer(tokenizer.model)
     other.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex("\u200b"), "")])
@@ -92,7 +92,7 @@ def _trained(tokenizer: Tokenizer) -> Tokenizer:
 
 
 def _without_added(tokenizer: Tokenizer) -> Tokenizer:
-    """Training adds the byte tokens as special ones; in real vocabularies they are ordinary."""
+    """Training adds the byte tokens as special tokens; in real vocabularies they are ordinary."""
     plain = Tokenizer(tokenizer.model)
     if tokenizer.normalizer is not None:
         plain.normalizer = tokenizer.normalizer

@@ -55,6 +55,7 @@ class DetokenizerClient:
             frozenset(info.reasoning_parsers),
             tuple((syntax.tool_parser, _call_syntax(syntax)) for syntax in info.call_syntaxes),
             info.vocab_size,
+            info.vocabulary_hash,
         )
 
     def format(self, work: FormatInput, opening: Opening) -> SessionFormatting:
@@ -70,7 +71,7 @@ class DetokenizerClient:
             skip_special_tokens=work.skip_special_tokens,
             min_tokens=work.min_tokens,
             named_function=work.named_function,
-            calls_behind_thinking=work.calls_after_reasoning,
+            calls_after_reasoning=work.calls_after_reasoning,
         )
         return SessionFormatting(self._session.open(message, opening))
 

@@ -41,6 +41,7 @@ class SessionEngine:
             # An engine that reports no tasks generates.
             generates="generate" in (info.tasks or ("generate",)),
             supports_constraints=info.supports_constraints,
+            vocabulary_hash=info.vocabulary_hash,
         )
 
     def generate(self, work: GenerateInput, opening: Opening) -> SessionGeneration:

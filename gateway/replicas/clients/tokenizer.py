@@ -29,13 +29,14 @@ class TokenizerClient:
         return TokenizerInfo(
             template_version=info.template_version,
             template_supports_tools=info.capabilities.tools,
-            template_supports_thinking=info.capabilities.thinking,
+            template_supports_thinking=info.capabilities.reasoning,
             tool_parser=info.tool_parser,
             reasoning_parser=info.reasoning_parser,
             reasoning_tags=tuple((tags.reasoning_parser, _reasoning_tags(tags)) for tags in info.reasoning_tags),
             template_variables=frozenset(info.template_variables),
             vocab_size=info.vocab_size,
             eos_token_ids=tuple(info.eos_token_ids),
+            vocabulary_hash=info.vocabulary_hash,
         )
 
     async def render(

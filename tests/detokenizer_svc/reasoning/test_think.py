@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detokenizer_svc.deltas import Content, Marker, Reasoning, ThinkingEnd
+from detokenizer_svc.deltas import Content, Marker, Reasoning, ReasoningEnd
 from detokenizer_svc.formatter import FormatSpec
 from detokenizer_svc.reasoning.think import CLOSING, OPENING, Think
 from detokenizer_svc.stage import ParserContext, ReasoningState
@@ -24,15 +24,15 @@ def spec(state: ReasoningState) -> FormatSpec:
 
 
 def parsed(text: str, state: ReasoningState) -> tuple[str, str]:
-    """Thinking and answer of a whole output."""
+    """Reasoning and content of a whole output."""
     start = re.match(rf"[{WHITE_SPACE}]*{OPENING}", text)
     if state is CLOSED or (state is UNDECIDED and not start):
         return "", text
     if start:
         text = text[start.end() :]
     text = text.lstrip(WHITE_SPACE)
-    thinking, closing, answer = text.partition(CLOSING)
-    return (thinking.rstrip(WHITE_SPACE), answer.lstrip(WHITE_SPACE)) if closing else (thinking, "")
+    reasoning, closing, answer = text.partition(CLOSING)
+    return (reasoning.rstrip(WHITE_SPACE), answer.lstrip(WHITE_SPACE)) if closing else (reasoning, "")
 
 
 @given(fragments, st.sampled_from(ReasoningState), st.lists(st.integers(0, 4), max_size=30))
@@ -42,7 +42,7 @@ def test_tags_anywhere_in_any_pieces(text: str, state: ReasoningState, sizes: li
 
 
 @given(fragments, st.sampled_from(ReasoningState))
-def test_thinking_tokens_are_the_bytes_between_the_tags(text: str, state: ReasoningState) -> None:
+def test_reasoning_tokens_are_the_bytes_between_the_tags(text: str, state: ReasoningState) -> None:
     expected = 0
     start = re.match(rf"[{WHITE_SPACE}]*{OPENING}", text)
     if state is OPEN:
@@ -73,24 +73,24 @@ COUNTS = [
 
 @pytest.mark.parametrize(("state", "token_ids", "expected"), COUNTS)
 @pytest.mark.parametrize("size", SIZES)
-def test_thinking_tokens(state: ReasoningState, token_ids: list[int], expected: int, size: int) -> None:
+def test_reasoning_tokens(state: ReasoningState, token_ids: list[int], expected: int, size: int) -> None:
     ending = run(spec(state), cut(token_ids, size), vocabulary=TOKENS, reason="length").ending
     assert ending is not None
     assert ending.reasoning_tokens == expected
 
 
-def test_the_token_that_ends_the_choice_is_no_thinking() -> None:
+def test_the_stop_token_is_not_a_reasoning_token() -> None:
     for size in SIZES:
         ending = run(spec(OPEN), cut([3, 3, 3], size), vocabulary=TOKENS, by_token=True).ending
         assert ending is not None
         assert (ending.reasoning_tokens, ending.completion_tokens) == (2, 3)
 
 
-def test_thinking_is_given_at_once() -> None:
+def test_reasoning_is_emitted_at_once() -> None:
     stage = Think(ParserContext(reasoning_state=OPEN))
     assert list(stage.feed(Content("\nso </th"))) == [Reasoning("so")]
     assert list(stage.feed(Content("at"))) == [Reasoning(" </that")]
-    assert list(stage.feed(Content("</think>\n"))) == [ThinkingEnd()]
+    assert list(stage.feed(Content("</think>\n"))) == [ReasoningEnd()]
     assert list(stage.feed(Content("\nyes \n"))) == [Content("yes \n")]
 
 
@@ -116,14 +116,14 @@ def test_a_marker_of_another_stage_ends_the_search_for_an_opening_tag(
     assert list(stage.feed(Content("<think>"))) == [Content("<think>")]
 
 
-def test_a_marker_of_another_stage_behind_the_closing_tag() -> None:
+def test_a_marker_of_another_stage_after_the_closing_tag() -> None:
     stage = Think(ParserContext(reasoning_state=UNDECIDED))
-    assert list(stage.feed(Content("\n<think>a</think>\n"))) == [Reasoning("a"), ThinkingEnd()]
+    assert list(stage.feed(Content("\n<think>a</think>\n"))) == [Reasoning("a"), ReasoningEnd()]
     assert list(stage.feed(Marker("[CALL]"))) == [Marker("[CALL]")]
     assert list(stage.feed(Content("\n"))) == [Content("\n")]
 
 
-def test_a_marker_of_another_stage_inside_thinking_is_thinking() -> None:
+def test_a_marker_of_another_stage_inside_reasoning_is_reasoning() -> None:
     stage = Think(ParserContext(reasoning_state=OPEN))
     assert list(stage.feed(Content("a </"))) == [Reasoning("a")]
     assert list(stage.feed(Marker("[CALL]"))) == [Reasoning(" </[CALL]")]

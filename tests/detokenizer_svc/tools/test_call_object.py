@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from detokenizer_svc.json_value import Reading
+from detokenizer_svc.json_value import ScanState
 from detokenizer_svc.tools.call_object import CallObject
 
 
@@ -16,7 +16,7 @@ def arguments_of(call: CallObject) -> str:
 def scan(text: str, size: int) -> CallObject:
     call = CallObject()
     for start in range(0, len(text), size):
-        if call.reading is Reading.GOING_ON:
+        if call.state is ScanState.INCOMPLETE:
             call.feed(text[start : start + size])
     return call
 
@@ -42,7 +42,7 @@ def scan(text: str, size: int) -> CallObject:
 )
 def test_calls(size: int, text: str, name: str, arguments: str) -> None:
     call = scan(text, size)
-    assert call.reading is Reading.WHOLE
+    assert call.state is ScanState.COMPLETE
     assert call.usable
     assert call.name == name
     assert arguments_of(call) == arguments
@@ -71,12 +71,12 @@ def test_calls(size: int, text: str, name: str, arguments: str) -> None:
         ('{"arguments": "\\"\\\\ud800\\""', 27),
     ],
 )
-def test_where_it_breaks(size: int, text: str, read: int) -> None:
+def test_where_a_call_becomes_invalid(size: int, text: str, read: int) -> None:
     call = CallObject()
     total = 0
     for start in range(0, len(text), size):
         total += call.feed(text[start : start + size])
-    assert call.reading is Reading.BROKEN
+    assert call.state is ScanState.INVALID
     assert total == read
 
 
@@ -101,7 +101,7 @@ def test_a_call_that_lacks_only_its_last_bracket_is_usable(text: str, usable: bo
     assert scan(text, 1).usable == usable
 
 
-def test_arguments_are_taken_as_they_come() -> None:
+def test_arguments_are_emitted_as_they_arrive() -> None:
     call = CallObject()
     call.feed('{"name": "f", "arguments": {"a"')
     assert (arguments_of(call), call.has_all_arguments) == ("{", False)
@@ -112,11 +112,11 @@ def test_arguments_are_taken_as_they_come() -> None:
 
 
 @pytest.mark.parametrize("rest", ['"arguments": ', '"arguments": "{', '"x": {'])
-def test_arguments_that_are_no_object_yet_are_unknown(rest: str) -> None:
+def test_arguments_are_unknown_until_they_are_an_object(rest: str) -> None:
     assert scan(f'{{"name": "f", {rest}', 1).arguments is None
 
 
-def test_a_lone_surrogate_in_encoded_arguments_is_no_call() -> None:
-    assert scan('{"name": "f", "arguments": "{\\"a\\": \\"\\ud800\\"}"}', 1000).reading is Reading.BROKEN
+def test_a_lone_surrogate_in_encoded_arguments_makes_the_call_invalid() -> None:
+    assert scan('{"name": "f", "arguments": "{\\"a\\": \\"\\ud800\\"}"}', 1000).state is ScanState.INVALID
     fine = scan('{"name": "f", "arguments": "{\\"a\\": \\"\\\\ud800\\"}"}', 1000)
     assert arguments_of(fine) == '{"a": "\\ud800"}'

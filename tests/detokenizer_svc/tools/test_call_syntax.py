@@ -1,4 +1,4 @@
-"""What is written in the syntax of a format is read by its parser."""
+"""Calls written in a format's call syntax are parsed by its parser."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_syntaxes_belong_to_parsers() -> None:
 
 @pytest.mark.parametrize("parser", CALL_SYNTAXES)
 @given(calls, st.integers(1, 40))
-def test_what_is_written_is_read(parser: str, made: list[tuple[str, Any]], size: int) -> None:
+def test_written_calls_are_parsed(parser: str, made: list[tuple[str, Any]], size: int) -> None:
     syntax = CALL_SYNTAXES[parser]
     written = [(name, json.dumps(arguments, ensure_ascii=True)) for name, arguments in made]
     text = syntax.separator.join(syntax.call(name, arguments) for name, arguments in written)

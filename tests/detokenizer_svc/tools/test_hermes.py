@@ -26,7 +26,7 @@ sizes = st.lists(st.integers(0, 9), max_size=60)
 
 @st.composite
 def outputs(draw: st.DrawFn) -> tuple[str, str, list[tuple[str, str]]]:
-    """Text with calls, what of it is content, and the calls with their arguments as written."""
+    """Text with calls, its content, and the calls with their arguments as written."""
     text = content = draw(plain)
     calls = []
     for _ in range(draw(st.integers(1, 3))):
@@ -53,7 +53,7 @@ def test_calls_between_text_in_any_pieces(made: tuple[str, str, list[tuple[str, 
 
 
 @given(outputs(), st.data())
-def test_an_output_cut_anywhere_gives_the_begin_of_its_calls(
+def test_an_output_cut_by_length_gives_a_prefix_of_its_calls(
     made: tuple[str, str, list[tuple[str, str]]], data: st.DataObject
 ) -> None:
     text, _, calls = made
@@ -69,7 +69,7 @@ def test_an_output_cut_anywhere_gives_the_begin_of_its_calls(
 
 
 @given(outputs(), st.data())
-def test_an_output_that_stops_anywhere_gives_whole_objects(
+def test_an_output_that_stops_anywhere_gives_complete_objects(
     made: tuple[str, str, list[tuple[str, str]]], data: st.DataObject
 ) -> None:
     text, _, _ = made
@@ -88,7 +88,7 @@ def pieces_of(output: Output) -> list[ToolCallPiece]:
     return [delta for delta in output.deltas if isinstance(delta, ToolCallPiece)]
 
 
-def test_name_first_then_arguments_as_they_are_written() -> None:
+def test_the_name_is_emitted_first_then_arguments_as_they_arrive() -> None:
     formatter = Formatter(BYTES, SPEC)
 
     def deltas(text: str) -> list[tuple[str, str]]:
@@ -113,7 +113,7 @@ def test_arguments_are_the_text_of_the_model(size: int) -> None:
     assert output.calls == [("f", FULL)]
 
 
-def test_nothing_is_given_before_the_name_is_known() -> None:
+def test_nothing_is_emitted_before_the_name_is_known() -> None:
     text = f'{OPENING}{{"arguments": {{"text": "{"x" * 2000}"}}, "name": "write"}}{CLOSING}'
     first, second = pieces_of(run_text(SPEC, text, size=1))
     assert (first.name, first.arguments) == ("write", "")
@@ -134,7 +134,7 @@ BROKEN = [
 
 @pytest.mark.parametrize(("text", "arguments", "rest", "num_failures"), BROKEN)
 @pytest.mark.parametrize("size", SIZES)
-def test_a_call_that_breaks_is_closed_and_the_rest_is_content(
+def test_a_call_that_becomes_invalid_is_closed_and_the_rest_is_content(
     text: str, arguments: str, rest: str, num_failures: int, size: int
 ) -> None:
     output = run_text(SPEC, f"Hm. {OPENING}{text}\n{CLOSING}\nSo.", size)
@@ -170,10 +170,10 @@ def test_arguments_stay_open_only_where_the_output_was_cut(written: str, closed:
 
 @pytest.mark.parametrize("rest", ["", " b}}", ' "b": 2}', ' "b": 2}}', ' "b": 2}, "name": "g"}', ' "b": 2}, x'])
 @pytest.mark.parametrize("start", ['{"name": "f", "arguments": {"a": 1,', '{"arguments": {"a": 1,'])
-@pytest.mark.parametrize("in_thinking", [False, True])
-def test_what_is_given_of_a_call_does_not_depend_on_cuts(in_thinking: bool, rest: str, start: str) -> None:
+@pytest.mark.parametrize("in_reasoning", [False, True])
+def test_emitted_parts_of_a_call_do_not_depend_on_cuts(in_reasoning: bool, rest: str, start: str) -> None:
     text = (OPENING + start + rest).encode()
-    context = ParserContext(in_thinking=in_thinking)
+    context = ParserContext(in_reasoning=in_reasoning)
     outputs = [run(replace(SPEC, tools=(Tool("f"),)), cut(text, size), context=context) for size in SIZES]
     assert all(output == outputs[0] for output in outputs)
 
@@ -204,7 +204,7 @@ SEVERAL = [
 
 @pytest.mark.parametrize(("inside", "num_calls", "content"), SEVERAL)
 @pytest.mark.parametrize("size", SIZES)
-def test_several_calls_behind_one_tag(inside: str, num_calls: int, content: str, size: int) -> None:
+def test_several_calls_after_one_tag(inside: str, num_calls: int, content: str, size: int) -> None:
     output = run_text(replace(SPEC, tools=(Tool("f"),)), f"{OPENING}{inside}{CLOSING}", size)
     assert len(output.calls) == len(set(output.ids)) == num_calls
     assert output.content == content
@@ -261,14 +261,14 @@ def test_tags_that_are_special_tokens() -> None:
 
 
 def test_declared_names_only() -> None:
-    stage = Hermes(ParserContext(in_thinking=True))
+    stage = Hermes(ParserContext(in_reasoning=True))
     assert [*stage.feed(Content(f'{OPENING}{{"name": "f"}}')), *stage.finish("stop")] == [
         Content(f'{OPENING}{{"name": "f"}}')
     ]
 
 
-def test_content_is_given_at_once() -> None:
+def test_content_is_emitted_at_once() -> None:
     stage = Hermes(ParserContext())
     assert list(stage.feed(Content("Hello <tool"))) == [Content("Hello")]
     assert list(stage.feed(Content("s> x"))) == [Content(" <tools> x")]
-    assert BYTES.special  # the vocabulary of the other tests has special tokens that are no tags
+    assert BYTES.special  # the vocabulary of the other tests has special tokens that are not tags

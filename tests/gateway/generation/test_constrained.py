@@ -88,7 +88,7 @@ async def test_special_token_tags_are_sent_by_id() -> None:
 async def test_reasoning_is_not_constrained(rendered: common_pb2.ReasoningState.ValueType, sees_tags: bool) -> None:
     engine, tokenizer = ScriptedEngine(), ScriptedTokenizer()
     tokenizer.reasoning_state = rendered
-    tokenizer.info.capabilities.thinking = True
+    tokenizer.info.capabilities.reasoning = True
     async with scripted_stack(engine, tokenizer=tokenizer) as stack:
         await stack.chat(response_format=JSON_OBJECT)
     (call,) = engine.calls
@@ -119,7 +119,7 @@ async def test_detokenizer_gets_forced_calls(fields: dict[str, Any], named: str,
     async with scripted_stack(detokenizer=detokenizer) as stack:
         await stack.chat(**fields)
     (call,) = detokenizer.calls
-    assert (call.named_function, call.calls_behind_thinking) == (named, after_reasoning)
+    assert (call.named_function, call.calls_after_reasoning) == (named, after_reasoning)
 
 
 @pytest.mark.parametrize(("fields", "param"), ASKED, ids=lambda value: str(value)[:50])

@@ -245,3 +245,28 @@ def test_vocabulary_sizes_must_agree(ids: int, texts: int, logits: int, told: st
     with pytest.raises(Unavailable, match=told) as caught:
         build_model(*peers, AUTO)
     assert "different models" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("hashes", "told"),
+    [
+        (("a", "a", "a"), ""),
+        (("", "", ""), ""),
+        (("a", "", "a"), ""),
+        (("", "a", ""), ""),
+        (("a", "b", "a"), "tokenizer a, engine b, detokenizer a"),
+        (("a", "", "b"), "tokenizer a, detokenizer b"),
+        (("", "b", "a"), "engine b, detokenizer a"),
+    ],
+)
+def test_known_vocabulary_hashes_must_be_equal(hashes: tuple[str, str, str], told: str) -> None:
+    peers = (
+        replace(TOKENIZER, vocabulary_hash=hashes[0]),
+        replace(ENGINE, vocabulary_hash=hashes[1]),
+        replace(DETOKENIZER, vocabulary_hash=hashes[2]),
+    )
+    if not told:
+        assert model_of(*peers, AUTO)
+        return
+    with pytest.raises(Unavailable, match=f"different vocabularies .hashes: {told}.; they were started"):
+        model_of(*peers, AUTO)

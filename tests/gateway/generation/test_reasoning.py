@@ -119,7 +119,7 @@ def test_request_without_options_is_unchanged() -> None:
 async def test_tokenizer_gets_the_template_variables() -> None:
     tokenizer = ScriptedTokenizer()
     tokenizer.info.template_variables.extend(["messages", "enable_thinking"])
-    tokenizer.info.capabilities.thinking = True
+    tokenizer.info.capabilities.reasoning = True
     async with scripted_stack(tokenizer=tokenizer, unknown_fields="reject") as stack:
         answer = await stack.chat(thinking={"type": "disabled"})
         assert answer.status_code == 200, answer.text
