@@ -266,7 +266,7 @@ def test_known_vocabulary_hashes_must_be_equal(hashes: tuple[str, str, str], tol
         replace(DETOKENIZER, vocabulary_hash=hashes[2]),
     )
     if not told:
-        assert model_of(*peers, AUTO)
+        assert build_model(*peers, AUTO)
         return
     with pytest.raises(Unavailable, match=f"different vocabularies .hashes: {told}.; they were started"):
-        model_of(*peers, AUTO)
+        build_model(*peers, AUTO)
