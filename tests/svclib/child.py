@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from svclib.child_process import serve
+from svclib.child_server import serve
 
 MEMORY_BYTES = 256 * 1024 * 1024
 

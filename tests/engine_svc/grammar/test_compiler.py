@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from engine_svc.constraint import Constraint, Thinking
-from engine_svc.grammar.compiler import MAX_WAITING, GrammarCompiler
+from engine_svc.grammar.compiler import GrammarCompiler
+from engine_svc.grammar.limits import MAX_WAITING
 from engine_svc.grammar.panics import Panic
 from engine_svc.grammar.token_bytes import simulated_tokens
 from engine_svc.grammar.vocabulary import load_grammar_vocabulary, vocabulary_of
