@@ -21,7 +21,7 @@ class CompileLimits:
 
 DEFAULT_LIMITS: Final = CompileLimits()
 QUICK_SECONDS: Final = 0.1
-"""CPU time. A usual schema takes a tenth of it; a constraint that takes longer gets a raised niceness."""
+"""CPU time, 10 to 30 times that of a usual schema. A constraint that takes longer gets a raised niceness."""
 NICENESS: Final = ((QUICK_SECONDS, 5), (0.4, 10), (1.2, 15))
 """Seconds of CPU time after which the niceness of a trial is raised, and by how much: new trials come before old ones,
 and the step loop before both."""
@@ -29,6 +29,6 @@ SLOW_NICENESS: Final = NICENESS[0][1]
 MAX_TRIALS: Final = 6
 """Constraints that are tried at the same time."""
 SHARE_SECONDS: Final = 0.5
-"""On the clock. The oldest trial beyond its share is stopped when another constraint waits."""
+"""On the clock. The trial that has run longest is stopped when it is beyond its share and another constraint waits."""
 MAX_WAITING: Final = 256
 """Constraints that wait or are being compiled."""
