@@ -105,7 +105,10 @@ class Settings(ServiceSettings):
     )
 
     grammar_compile_seconds: float = Field(
-        default=2.5, gt=0, le=600, description="time to compile one constraint; what takes longer is refused"
+        default=2.5,
+        gt=0,
+        le=600,
+        description="CPU time to compile one constraint; its answer comes within 1.5 times as long, waiting included",
     )
     grammar_memory_mb: int = Field(
         default=256,

@@ -1,11 +1,13 @@
-"""Hostile clients beside a good one: what does the good one notice, and what memory do they cost?
+"""Latency of a good client beside hostile ones, and the memory that these cost.
 
     python -m bench.hostile                                  # every kind, each on a stack with the settings it needs
     python -m bench.hostile --only slow-bodies --seconds 20
+    python -m bench.hostile --only schemas --clients 4 --busy 2
     python -m bench.hostile --url http://127.0.0.1:8000      # a running stack
 
-Prints a Markdown table, for each stack a row without hostile clients and one for each kind: times and statuses of the
-good client's small chats, their median once the others have gone, what those were told, memory before, at most, after.
+Prints a Markdown table. Each stack has a row without hostile clients and a row for each kind: latencies and statuses of
+the good client's small chats; their median after the hostile clients have gone; the statuses that the hostile clients got
+and their longest wait; memory before, at most, after.
 """
 
 from __future__ import annotations
@@ -13,8 +15,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import resource
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import groupby
 from multiprocessing import get_context
@@ -42,26 +47,26 @@ async def measure(kind: Kind, target: Target, stack: Stack | None, seconds: floa
         meanwhile = await be_good(target, kind.good, seconds)
         told = await attacking
     watching.cancel()
-    await asyncio.sleep(seconds * 2 / 5)  # With the usual 15, longer than a template may run.
+    await asyncio.sleep(seconds * 2 / 5)  # With the default 15, longer than a template may run.
     after = memory.taken(stack)
     again = await be_good(target, kind.good, seconds / 3)
     return rows(f"{kind.clients or ''} {kind.name}".strip(), meanwhile, again, told, before, peak, after)
 
 
 def report(kinds: list[Kind], url: str, stack: Stack | None, arguments: argparse.Namespace) -> None:
-    """Print the rows of kinds that share a stack."""
+    """Print the rows of the kinds that share a stack."""
     models = httpx2.get(f"{url}/v1/models", trust_env=False).json()["data"]
     where, served = httpx2.URL(url), (not stack and arguments.model) or models[0]["id"]
     target = Target(where.host, where.port or 80, served)
     good = {name: fields for kind in kinds for name, fields in kind.good.items()}
     none = replace(kinds[0], name=f"none ({served})", clients=0, good=good)
-    asyncio.run(be_good(target, good, 1.0))  # What is slow once.
+    asyncio.run(be_good(target, good, 1.0))  # Warm up.
     for kind in (none, *kinds):
         print(*asyncio.run(measure(kind, target, stack, arguments.seconds)), sep="\n", flush=True)
 
 
 def chosen(arguments: argparse.Namespace) -> list[Kind]:
-    """With what was asked for instead of their own. A running stack has its own template."""
+    """The kinds to run, with the options instead of their own values. A running stack keeps its own template."""
     model = {"ENGINE_MODEL": arguments.model} if arguments.model else {}
     kinds = [kind for name, kind in KINDS.items() if name in (arguments.only or KINDS)]
     return [
@@ -71,14 +76,27 @@ def chosen(arguments: argparse.Namespace) -> list[Kind]:
     ]
 
 
+@contextmanager
+def busy_processes(count: int) -> Iterator[None]:
+    """Other programs on the machine, at the usual niceness."""
+    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--list", action="store_true", help="list the kinds, and how many clients each has")
-    parser.add_argument("--only", choices=KINDS, nargs="+", metavar="KIND", help="all when left out")
-    parser.add_argument("--clients", type=int, help="of each kind, instead of its own number")
-    parser.add_argument("--seconds", type=float, default=15, help="time for each kind")
-    parser.add_argument("--model", help="as for `pellucid serve`, instead of each kind's own")
-    parser.add_argument("--url", help="of a running stack: no memory, and no templates")
+    parser.add_argument("--list", action="store_true", help="list the kinds and their numbers of clients")
+    parser.add_argument("--only", choices=KINDS, nargs="+", metavar="KIND", help="kinds to run; default: all")
+    parser.add_argument("--clients", type=int, help="hostile clients of each kind; default: the kind's own number")
+    parser.add_argument("--seconds", type=float, default=15, help="seconds for each kind")
+    parser.add_argument("--model", help="as for `pellucid serve`; default: each kind's own")
+    parser.add_argument("--busy", type=int, default=0, help="processes that keep a core busy meanwhile")
+    parser.add_argument("--url", help="URL of a running stack; memory is not measured, templates are left out")
     arguments = parser.parse_args()
     kinds = chosen(arguments)
     if arguments.list:
@@ -87,12 +105,13 @@ def main() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     print(HEADER)
-    if arguments.url:
-        report(kinds, arguments.url, None, arguments)
-        return
-    for settings, group in groupby(kinds, lambda kind: kind.settings):
-        with running_stack(**settings) as stack:
-            report(list(group), stack.url, stack, arguments)
+    with busy_processes(arguments.busy):
+        if arguments.url:
+            report(kinds, arguments.url, None, arguments)
+            return
+        for settings, group in groupby(kinds, lambda kind: kind.settings):
+            with running_stack(**settings) as stack:
+                report(list(group), stack.url, stack, arguments)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Requests that do not arrive."""
+"""Requests that are never complete."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ async def _slow(target: Target) -> str:
 
 
 KINDS: Final = (
-    Kind("slow-bodies", "a body that goes on with a byte every two seconds", _slow, 1100, pause_seconds=1),
-    # More than are held at a time.
+    Kind("slow-bodies", "a body that sends a byte every two seconds", _slow, 1100, pause_seconds=1),
+    # More than the gateway buffers at a time.
     Kind(
         "large-bodies",
-        "the largest body but for its last byte",
+        "the largest body without its last byte",
         partial(Target.answer, sent=_LARGE),
         44,
         pause_seconds=1,
     ),
-    Kind("silence", "a connection that asks nothing", partial(Target.answer, sent=b""), 1100, pause_seconds=1),
+    Kind("silence", "a connection without a request", partial(Target.answer, sent=b""), 1100, pause_seconds=1),
 )

@@ -1,4 +1,4 @@
-"""The good client and the hostile ones at work."""
+"""The loops of the good client and of the hostile ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.hostile.kind import Attack, Good, Target
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What was answered, a status or what came instead, and after how many seconds each time."""
+    """Latencies in seconds by status, or by what came instead."""
 
     seconds: dict[str, list[float]] = field(default_factory=dict)
 
@@ -28,7 +28,7 @@ class Answers:
 
 
 async def be_good(target: Target, good: Good, seconds: float) -> dict[str, Answers]:
-    """Small chats, one after the other, at least two of each."""
+    """Small chats, one at a time, at least two of each."""
     found = {name: Answers() for name in good}
     until, rounds = time.monotonic() + seconds, 0
     while time.monotonic() < until or rounds < 2:
@@ -41,7 +41,7 @@ async def be_good(target: Target, good: Good, seconds: float) -> dict[str, Answe
 
 
 def be_hostile(attack: Attack, clients: int, pause: float, target: Target, seconds: float) -> Answers:
-    """For a process of its own, so that the good client measures the server and not its neighbours."""
+    """Runs in a process of its own, so that it does not slow the good client's event loop."""
     told = Answers()
 
     async def again_and_again() -> None:

@@ -1,4 +1,4 @@
-"""What a kind of hostile client is: what each does, how many there are, and the stack that they need."""
+"""A kind of hostile client: what each does, how many there are, and the stack that they need."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import orjson
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where the clients go, and the model they ask for."""
+    """The address of the gateway, and the model."""
 
     host: str
     port: int
     model: str
 
     def chat(self, content: str = "hi", **fields: Any) -> bytes:
-        """A whole request."""
+        """A complete request, as bytes."""
         body = orjson.dumps({"model": self.model, "messages": [{"role": "user", "content": content}]} | fields)
         return head(len(body)) + body
 
     async def answer(self, sent: bytes) -> str:
-        """The status that comes back on a new connection, once the answer is complete."""
+        """The status of the answer, on a new connection, after the whole answer has arrived."""
         reader, writer = await asyncio.open_connection(self.host, self.port)
         try:
             writer.write(sent)
@@ -44,18 +44,18 @@ def status(answer: bytes) -> str:
 
 Attack: TypeAlias = Callable[[Target], Awaitable[str]]
 Good: TypeAlias = Mapping[str, Callable[[], dict[str, Any]]]
-"""What the good client asks for, in turn: names, and the fields of a chat."""
+"""The good client's requests, in turn: names, and the fields of a chat."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """``clients``, each of which attacks, is told something, pauses and attacks again."""
+    """``clients``, each of which attacks, gets an answer, pauses and attacks again."""
 
     name: str
     what: str
     attack: Attack
     clients: int
     settings: Mapping[str, str] = field(default_factory=lambda: {"ENGINE_MODEL": "simulated"})
-    """Of the stack, beside the defaults."""
+    """Settings of the stack that differ from the defaults."""
     pause_seconds: float = 0.0
     good: Good = field(default_factory=lambda: {"plain": dict})

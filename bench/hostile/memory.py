@@ -11,7 +11,7 @@ from tests.stack import SERVICES, Stack
 
 
 def taken(stack: Stack | None) -> dict[str, float]:
-    """Nothing for a stack that was not started here."""
+    """MiB by service; empty for a stack that was not started here."""
     sizes: dict[str, float] = dict.fromkeys(SERVICES, 0.0) if stack else {}
     owners: dict[int, str] = {}
     for process in stack.supervisor.children(recursive=True) if stack else ():  # Parents come before their children.
@@ -24,7 +24,7 @@ def taken(stack: Stack | None) -> dict[str, float]:
 
 
 async def watch(stack: Stack | None, peak: dict[str, float]) -> None:
-    """Keep the most that each has taken."""
+    """Record the peak of each service."""
     while True:
         for service, size in (await asyncio.to_thread(taken, stack)).items():
             peak[service] = max(size, peak.get(service, 0.0))

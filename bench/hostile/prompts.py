@@ -1,4 +1,4 @@
-"""Prompts that take the tokenizer long."""
+"""Prompts that take the tokenizer a long time."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ KINDS: Final = (
     _kind("prose-400k", "400 KB of prose", _WORDS, 400_000, 4),
     _kind("prose-4m", "4 MB of prose", _WORDS, 4_000_000, 1),
     _kind("prose-4m-at-once", "4 MB of prose, four at once", _WORDS, 4_000_000, 4),
-    _kind("angle-brackets", "400 KB of what a control token could begin with", "<", 400_000, 4),
-    _kind("no-tokens", "1 MB of what takes no token", "\x06", 1_000_000, 2),
+    _kind("angle-brackets", "400 KB of characters that could begin a control token", "<", 400_000, 4),
+    _kind("no-tokens", "1 MB of characters that become no tokens", "\x06", 1_000_000, 2),
 )

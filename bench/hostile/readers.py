@@ -1,4 +1,4 @@
-"""Clients that ask for a long stream and stop reading behind its status."""
+"""Clients that request a long stream and stop reading after its status line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def _stop_reading(target: Target, **fields: Any) -> str:
         return answer
 
 
-# Fewer than there are permits, so that the good client finds one.
+# Fewer than the gateway's permits, so that the good client gets one.
 KINDS: Final = (
     Kind("readers", "4,000 tokens that are not read", partial(_stop_reading, max_tokens=4000), 100, pause_seconds=1),
     Kind("readers-n128", "128 choices that are not read", partial(_stop_reading, n=128), 100, pause_seconds=5),

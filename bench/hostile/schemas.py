@@ -1,4 +1,4 @@
-"""Schemas that explode, each time another one."""
+"""Schemas that explode when they are compiled, a new one each time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _numbers: Final = count()
 
 
 def _format(number: int, schema: dict[str, Any]) -> dict[str, Any]:
-    """A response format that has not been asked for before."""
+    """A response format that is not in the engine's cache."""
     schema = schema | {"description": str(number)}
     return {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}}
 

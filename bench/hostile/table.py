@@ -17,7 +17,8 @@ HEADER: Final = f"| {' | '.join(_COLUMNS + _MEMORY)} |\n|---{'|--:' * 4}{'|---' 
 def rows(
     name: str, meanwhile: dict[str, Answers], after: dict[str, Answers], told: Answers, *sizes: dict[str, float]
 ) -> Iterator[str]:
-    """One for each request of the good client, the first with what belongs to all: ``sizes`` before, at most, after."""
+    """One for each request of the good client; the first has the hostile clients' waits and ``sizes`` before, at most,
+    after."""
     waits = ", ".join(f"{len(each)} x {answer} ({max(each):.1f} s)" for answer, each in told.seconds.items())
     memory = (", ".join(f"{size[service]:.0f}" for size in sizes if size) or "-" for service in SERVICES)
     shared = [waits or "-", *memory]
