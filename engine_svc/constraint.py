@@ -1,4 +1,4 @@
-"""What an output must match, and what the engine knows of it once it is compiled, whoever compiled it."""
+"""What an output must match, and the interface of its compiled form."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import numpy.typing as npt
 ConstraintKind = Literal["json_object", "json_schema", "regex", "choice", "grammar"]
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
-"""Which tokens may come next [vocabulary]."""
+"""Which tokens are allowed next [vocabulary]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """What an output must match, as it was asked for: ``text`` is the schema, pattern or grammar.
+    """What an output must match, as in the request: ``text`` is the schema, pattern or grammar.
 
-    ``kind`` is the field of ``SamplingParams`` in engine.proto, which says more. Only a choice has ``choices``.
+    ``kind`` is the field of ``SamplingParams`` in engine.proto, which documents it. Only a choice has ``choices``.
     """
 
     kind: ConstraintKind
@@ -30,9 +30,9 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """The beginning of an output that a constraint leaves free: everything up to the closing tag.
+    """Reasoning: the unconstrained beginning of an output, up to the closing tag.
 
-    With ``is_open`` the output starts inside; otherwise only an output that begins with the opening tag thinks.
+    With ``is_open`` the output starts inside it; otherwise only an output that begins with the opening tag has it.
     """
 
     is_open: bool
@@ -41,13 +41,13 @@ class Thinking:
 
 
 class Matcher(Protocol):
-    """The constraint of one sequence. ``output`` is always everything that the sequence has said."""
+    """The constraint of one sequence. ``output`` is always the whole output of the sequence."""
 
     def allowed(self, output: SequenceOf[int], *, may_end: bool) -> Mask | None:
-        """What may follow ``output``; None if nothing may: the sequence is over.
+        """Which tokens may follow ``output``; None if none may: the sequence is over.
 
-        Without ``may_end`` the ending tokens are left out as long as there is anything else to say. Raises
-        ``InvalidRequest`` when the constraint turns out to be too complex, or a dead end.
+        Without ``may_end`` the mask has ending tokens only if nothing else is allowed. Raises ``InvalidRequest`` when
+        the constraint becomes too complex, or is a dead end.
         """
 
     def is_over(self, output: SequenceOf[int]) -> bool:
@@ -58,4 +58,4 @@ class Grammar(Protocol):
     """A compiled constraint, immutable and shared by the choices of a request."""
 
     def matcher(self, eos_token_ids: Collection[int], end_token_ids: Collection[int]) -> Matcher:
-        """For a new sequence, which ends with any of ``end_token_ids``; only ``eos_token_ids`` may never be text."""
+        """For a new sequence, which any of ``end_token_ids`` ends; ``eos_token_ids`` are never text."""

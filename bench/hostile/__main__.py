@@ -6,8 +6,8 @@
     python -m bench.hostile --url http://127.0.0.1:8000      # a running stack
 
 Prints a Markdown table. Each stack has a row without hostile clients and a row for each kind: latencies and statuses of
-the good client's small chats; their median after the hostile clients have gone; the statuses that the hostile clients got
-and their longest wait; memory before, at most, after.
+the good client's small chats; their median after the hostile clients have gone; the statuses that the hostile clients
+got and their longest wait; memory before, at most, after.
 """
 
 from __future__ import annotations

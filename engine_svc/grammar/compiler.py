@@ -91,7 +91,8 @@ class GrammarCompiler:
 
     def _checked(self, constraint: Constraint) -> CompileStages:
         if self._stages is None:
-            raise Unsupported("this model has no tokenizer beside it, which constraints need", param=constraint.kind)
+            message = "constraints need the tokenizer of the model, and there is none beside its weights"
+            raise Unsupported(message, param=constraint.kind)
         check_size(constraint)
         return self._stages
 
@@ -131,5 +132,6 @@ class GrammarCompiler:
 def _after_reasoning(thinking: Thinking | None, grammar: CompiledGrammar) -> CompiledGrammar:
     """The grammar of the output after reasoning ends. Raises ``InvalidRequest`` if no text can end it."""
     if thinking is not None and not closing_of(thinking, grammar.vocabulary.tokens.spelled):
-        raise InvalidRequest("these tokens have no text that could be found", param="reasoning_end_token_ids")
+        message = "these tokens have no text, so the end of reasoning cannot be found"
+        raise InvalidRequest(message, param="reasoning_end_token_ids")
     return replace(grammar, thinking=thinking)

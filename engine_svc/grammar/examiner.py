@@ -105,7 +105,7 @@ class Examiner:
         """Start the server, without waiting until it is ready. Raises ``Unavailable`` once closed."""
         with self._lock:
             if self._is_closed:
-                raise Unavailable("the engine ends")
+                raise Unavailable("the engine is stopping")
             self._server = self._server or self._new_server()
 
     def examine(self, constraint: Constraint, limits: TrialLimits, trial: Trial | None = None) -> Approved:
@@ -136,7 +136,8 @@ class Examiner:
             raise TimedOut from None
         except ChildDied as error:
             if self._is_closed or isinstance(error, ChildNotStarted):
-                raise Unavailable("constraints cannot be compiled now", retry_after=1.0) from error
+                message = "constraints cannot be compiled: no child process started"
+                raise Unavailable(message, retry_after=1.0) from error
             if trial.is_stopped:
                 raise Stopped from None
             raise TooMuch from None

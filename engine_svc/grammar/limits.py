@@ -21,8 +21,9 @@ class CompileLimits:
 
 DEFAULT_LIMITS: Final = CompileLimits()
 QUICK_SECONDS: Final = 0.1
-"""CPU time, 10 to 30 times that of a usual schema. A constraint that takes longer gets a raised niceness."""
-NICENESS: Final = ((QUICK_SECONDS, 5), (0.4, 10), (1.2, 15))
+"""CPU time, 10 times that of a usual schema. Constraints that take longer are built in other threads."""
+SLOW_SECONDS: Final = 0.25
+NICENESS: Final = ((SLOW_SECONDS, 5), (0.5, 10), (1.2, 15))
 """Seconds of CPU time after which the niceness of a trial is raised, and by how much: new trials come before old ones,
 and the step loop before both."""
 SLOW_NICENESS: Final = NICENESS[0][1]

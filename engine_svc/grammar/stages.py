@@ -14,7 +14,7 @@ from time import perf_counter
 from engine_svc.constraint import Constraint
 from engine_svc.grammar.building import build
 from engine_svc.grammar.examiner import Approved, Examiner, TooMuch, Trial, TrialLimits
-from engine_svc.grammar.limits import MAX_TRIALS, QUICK_SECONDS, SLOW_NICENESS, CompileLimits
+from engine_svc.grammar.limits import MAX_TRIALS, QUICK_SECONDS, SLOW_NICENESS, SLOW_SECONDS, CompileLimits
 from engine_svc.grammar.matcher import CompiledGrammar
 from engine_svc.grammar.panics import panics_are_errors
 from engine_svc.grammar.refused import RefusedConstraints
@@ -47,6 +47,7 @@ class CompileStages:
         self._examiner = Examiner(vocabulary.tokens, memory_bytes=limits.memory_bytes)
         self._trials = DeepThreads(MAX_TRIALS, "grammar-trial")
         self._quick = DeepThreads(1, "grammar")
+        self._medium = DeepThreads(1, "medium-grammar")
         self._slow = DeepThreads(1, "slow-grammar", niceness=SLOW_NICENESS)
 
     def start(self) -> None:
@@ -65,11 +66,10 @@ class CompileStages:
 
     def build(self, constraint: Constraint, tried: Tried) -> Future[CompiledGrammar]:
         """The second stage. Raises as ``GrammarStore.room`` does, and ``Panic``."""
-        threads = self._quick if tried.approved.cpu_seconds <= QUICK_SECONDS else self._slow
-        return threads.submit(partial(self._build, constraint, tried))
+        return self._builders(tried.approved.cpu_seconds).submit(partial(self._build, constraint, tried))
 
     def close(self) -> None:
-        for threads in (self._trials, self._quick, self._slow):
+        for threads in (self._trials, self._quick, self._medium, self._slow):
             threads.close()
         self._examiner.close()
 
@@ -82,6 +82,12 @@ class CompileStages:
             self._refused.add(constraint)
             raise self._too_complex(constraint) from None
         return Tried(approved, perf_counter() - started_at)
+
+    def _builders(self, cpu_seconds: float) -> DeepThreads:
+        """The threads for a constraint whose trial took so long, so that a usual schema waits for its like only."""
+        if cpu_seconds <= QUICK_SECONDS:
+            return self._quick
+        return self._medium if cpu_seconds <= SLOW_SECONDS else self._slow
 
     @panics_are_errors()
     def _build(self, constraint: Constraint, tried: Tried) -> CompiledGrammar:

@@ -1,4 +1,4 @@
-"""A child process that does as it is told; see ``test_child_process.py``."""
+"""A child process with commands for tests; see ``test_child_process.py``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fork server whose forks do as they are told; see ``test_fork_server.py``."""
+"""A fork server with commands for tests; see ``test_fork_server.py``."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def test_calls_at_the_same_time_have_forks_of_the_same_server(server: ForkServer
         assert first.answer(b"server", PATIENCE) == second.answer(b"server", PATIENCE)
 
 
-def test_only_so_many_forks_wait_for_a_call(server: ForkServer) -> None:
+def test_the_number_of_idle_forks_has_a_limit(server: ForkServer) -> None:
     with ThreadPoolExecutor(MAX_IDLE + 2) as threads:
         together = threading.Barrier(MAX_IDLE + 2)
 
@@ -101,7 +101,7 @@ def test_a_server_that_was_killed_is_replaced(server: ForkServer) -> None:
     assert int(ask(server, b"server")) != dead
 
 
-def test_a_fault_of_the_work_is_named_and_ends_the_fork(server: ForkServer) -> None:
+def test_an_exception_is_named_and_ends_the_fork(server: ForkServer) -> None:
     pid = pid_of(server)
     with pytest.raises(ChildDied, match="ValueError"):
         ask(server, b"nonsense")
@@ -129,7 +129,7 @@ def test_quick_calls_do_not_add_up_to_a_slow_one(server: ForkServer) -> None:
     assert pid_of(server) == pid
 
 
-def test_close_kills_what_runs_and_refuses_what_comes_later(server: ForkServer) -> None:
+def test_close_kills_running_calls_and_refuses_later_ones(server: ForkServer) -> None:
     ours = int(ask(server, b"server"))
     with server.forked() as forked, ThreadPoolExecutor(1) as threads:
         pid = int(forked.answer(b"pid", PATIENCE))

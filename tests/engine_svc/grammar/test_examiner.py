@@ -56,7 +56,7 @@ def compiler() -> Iterator[GrammarCompiler]:
 
 @pytest.fixture
 def patient() -> Iterator[GrammarCompiler]:
-    """One that lets what explodes go on as long as the test takes."""
+    """With limits that no test reaches."""
     compiler = GrammarCompiler(vocabulary_of(simulated_tokens(), 300), limits=CompileLimits(seconds=600))
     yield compiler
     compiler.close()
@@ -67,7 +67,7 @@ def attach(compiler: GrammarCompiler, constraint: Constraint) -> Any:
 
 
 def endless(number: int) -> Constraint:
-    """Each time another one, which takes minutes and little memory."""
+    """A schema that takes minutes and little memory; another one for each number."""
     return schema(ENDLESS["patterns of names"] | {"description": str(number)})
 
 
@@ -154,7 +154,7 @@ async def test_what_only_ran_out_of_time_is_tried_again(
         (0.4, Overloaded, r"waited for others and was not compiled within 0\.015 seconds"),
     ],
 )
-async def test_the_time_on_the_clock_is_limited_and_the_answer_says_what_it_went_on(
+async def test_at_the_wall_limit_the_error_tells_whether_it_ran_or_waited(
     monkeypatch: pytest.MonkeyPatch, seconds: float, error: type[Exception], message: str
 ) -> None:
     hasty = GrammarCompiler(vocabulary_of(simulated_tokens(), 300), limits=CompileLimits(seconds=0.01))
@@ -257,7 +257,7 @@ def test_memory_is_limited() -> None:
     tight.close()
 
 
-def test_an_answer_that_took_most_of_its_time_leaves_all_of_it_to_the_next(examiner: Examiner) -> None:
+def test_each_constraint_has_its_own_cpu_time(examiner: Examiner) -> None:
     for number in range(20):
         limits = TrialLimits(seconds=60.0, cpu_seconds=0.5)
         examiner.examine(schema({"enum": [f"{number} {word}" for word in range(1500)]}), limits)
@@ -269,14 +269,14 @@ def test_faults_come_back_as_they_are(examiner: Examiner) -> None:
     assert caught.value.param == "grammar.json[0]"
 
 
-def test_a_closed_one_answers_no_more(examiner: Examiner) -> None:
+def test_a_closed_examiner_is_unavailable(examiner: Examiner) -> None:
     examiner.examine(choice("a"), LIMITS)
     examiner.close()
     with pytest.raises(Unavailable):
         examiner.examine(choice("a"), LIMITS)
 
 
-def test_a_child_that_cannot_start_is_no_fault_of_the_constraint(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_cannot_start_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine_svc.grammar.examiner.write_tokens", lambda _tokens, path: path.write_text("{}"))
     broken = Examiner(simulated_tokens(), memory_bytes=64 * MIB)
     with pytest.raises(Unavailable):
@@ -290,7 +290,7 @@ def test_a_panic_in_a_child_is_a_panic(examiner: Examiner, monkeypatch: pytest.M
         examiner.examine(choice("a"), LIMITS)
 
 
-def test_children_and_their_files_go_with_the_examiner() -> None:
+def test_children_and_their_files_are_removed_with_the_examiner() -> None:
     examiner = Examiner(simulated_tokens(), memory_bytes=64 * MIB)
     examiner.examine(choice("a"), LIMITS)
     mine = [child for child in psutil.Process().children() if "engine_svc.grammar.child" in child.cmdline()]

@@ -60,7 +60,7 @@ async def table(count: int) -> AsyncIterator[Table]:
     await asyncio.gather(*table.tasks.values(), return_exceptions=True)
 
 
-async def test_so_many_at_a_time_first_come_first_served() -> None:
+async def test_a_limited_number_at_a_time_first_come_first_served() -> None:
     async with table(2) as one:
         await one.start("a", "b", "c", "d")
         assert (one.events, one.turns.num_waiting) == (["a", "b"], 2)
@@ -69,7 +69,7 @@ async def test_so_many_at_a_time_first_come_first_served() -> None:
         assert (one.events, one.turns.num_waiting) == (["a", "b", "c", "d"], 0)
 
 
-async def test_a_turn_lasts_as_long_as_it_likes_while_nobody_waits() -> None:
+async def test_a_turn_has_no_limit_while_no_other_waits() -> None:
     async with table(2) as one:
         await one.start("a", "b")
         await one.at(100 * SHARE)
@@ -132,7 +132,7 @@ async def test_a_turn_that_comes_to_its_share_is_stopped_without_another_arrival
     await asyncio.wait_for(asyncio.gather(hold(), follow()), 30)
 
 
-async def test_one_that_left_is_not_waited_for_and_keeps_no_turn() -> None:
+async def test_a_cancelled_one_takes_no_turn_and_gives_its_own_back() -> None:
     async with table(1) as one:
         await one.start("a", "b", "c", "d")
         one.tasks["b"].cancel()
@@ -144,7 +144,7 @@ async def test_one_that_left_is_not_waited_for_and_keeps_no_turn() -> None:
         assert one.events == ["a", "c", "d"]
 
 
-async def test_leaving_in_the_moment_of_ones_turn_passes_it_on() -> None:
+async def test_a_turn_given_to_a_cancelled_one_goes_to_the_next() -> None:
     async with table(1) as one:
         await one.start("a", "b", "c")
         one.turns._give_back()  # b is given the turn, and has not seen it yet
