@@ -109,7 +109,7 @@ class Settings(ServiceSettings):
         default=2.5,
         gt=0,
         le=600,
-        description="time limit for compiling one constraint; beyond it the constraint is refused",
+        description="CPU time to compile one constraint; its answer comes within 1.5 times as long, waiting included",
     )
     grammar_memory_mb: int = Field(
         default=256,

@@ -1,4 +1,4 @@
-"""What an output must match, and the interface of a compiled constraint. ``grammar/`` implements it."""
+"""What an output must match, and the interface of its compiled form."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 ConstraintKind = Literal["json_object", "json_schema", "regex", "choice", "grammar"]
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
-"""Which tokens are allowed next, [vocab_size]"""
+"""Which tokens are allowed next [vocabulary]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """Reasoning at the start of an output, which is unconstrained up to the closing tag.
+    """Reasoning: the unconstrained beginning of an output, up to the closing tag.
 
-    With ``is_open`` the output starts inside it; otherwise only an output that begins with the opening tag reasons.
+    With ``is_open`` the output starts inside it; otherwise only an output that begins with the opening tag has it.
     """
 
     is_open: bool
@@ -41,13 +41,13 @@ class Thinking:
 
 
 class Matcher(Protocol):
-    """The constraint of one sequence. ``output`` is always all output tokens of the sequence."""
+    """The constraint of one sequence. ``output`` is always the whole output of the sequence."""
 
     def allowed(self, output: SequenceOf[int], *, may_end: bool) -> Mask | None:
-        """The tokens allowed after ``output``; None if no token is: the sequence ends.
+        """Which tokens may follow ``output``; None if none may: the sequence is over.
 
-        Without ``may_end`` the tokens that end the sequence are masked as long as another token is allowed. Raises
-        ``InvalidRequest`` if the constraint is too complex, or a dead end.
+        Without ``may_end`` the mask has ending tokens only if nothing else is allowed. Raises ``InvalidRequest`` when
+        the constraint becomes too complex, or is a dead end.
         """
 
     def is_over(self, output: SequenceOf[int]) -> bool:
@@ -58,4 +58,4 @@ class Grammar(Protocol):
     """A compiled constraint, immutable and shared by the choices of a request."""
 
     def matcher(self, eos_token_ids: Collection[int], end_token_ids: Collection[int]) -> Matcher:
-        """For a new sequence, which ends with any of ``end_token_ids``; ``eos_token_ids`` are never text."""
+        """For a new sequence, which any of ``end_token_ids`` ends; ``eos_token_ids`` are never text."""

@@ -10,7 +10,7 @@ import sys
 from functools import lru_cache
 from typing import Final
 
-from svclib.child_process import serve
+from svclib.child_server import serve
 from svclib.memory import address_space, trim_memory
 from tokenizer_svc.limits import LimitExceeded, out_of_memory
 from tokenizer_svc.sandbox import SandboxedTemplate

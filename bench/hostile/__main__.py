@@ -2,6 +2,7 @@
 
     python -m bench.hostile                                  # all kinds, each on a stack with the settings it needs
     python -m bench.hostile --only slow-bodies --seconds 20
+    python -m bench.hostile --only schemas --clients 4 --busy 2
     python -m bench.hostile --url http://127.0.0.1:8000      # a running stack
 
 Prints a Markdown table. Each stack has a row without hostile clients, and one row per kind: latency and statuses of
@@ -14,8 +15,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import resource
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import groupby
 from multiprocessing import get_context
@@ -72,6 +76,18 @@ def selected_kinds(arguments: argparse.Namespace) -> list[Kind]:
     ]
 
 
+@contextmanager
+def busy_processes(count: int) -> Iterator[None]:
+    """Other programs on the machine, at the usual niceness."""
+    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", action="store_true", help="list the kinds with their numbers of clients, and exit")
@@ -79,6 +95,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, help="number of hostile clients; default: that of the kind")
     parser.add_argument("--seconds", type=float, default=15, help="duration of the attack of each kind")
     parser.add_argument("--model", help="model, as for `pellucid serve`; default: that of the kind")
+    parser.add_argument("--busy", type=int, default=0, help="number of processes that keep the cores busy meanwhile")
     parser.add_argument("--url", help="URL of a running stack; without memory columns and template kinds")
     arguments = parser.parse_args()
     kinds = selected_kinds(arguments)
@@ -88,12 +105,13 @@ def main() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     print(HEADER)
-    if arguments.url:
-        report(kinds, arguments.url, None, arguments)
-        return
-    for settings, group in groupby(kinds, lambda kind: kind.settings):
-        with running_stack(**settings) as stack:
-            report(list(group), stack.url, stack, arguments)
+    with busy_processes(arguments.busy):
+        if arguments.url:
+            report(kinds, arguments.url, None, arguments)
+            return
+        for settings, group in groupby(kinds, lambda kind: kind.settings):
+            with running_stack(**settings) as stack:
+                report(list(group), stack.url, stack, arguments)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""From the text of a grammar to a matcher by llguidance, within its own limits.
+"""Compiles the text of a grammar with llguidance, within llguidance's own limits.
 
-All of these limits count work, not time, so the same text has the same outcome everywhere. They bound every mask; they
-do not bound the compilation of a schema, which therefore is tried in a child process first (``examiner.py``).
+These limits count work, not time, so the outcome for a text is the same everywhere. They bound every mask, but not the
+compilation of a schema, which is therefore tried in a child process first (``examiner.py``).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from engine_svc.grammar.vocabulary import GrammarVocabulary
 from svclib.errors import InvalidRequest
 
 MAX_LEXER_STATES: Final = 30_000
-"""Of a quarter of a kB each, in one matcher. One that has used them up is made anew (``follower.py``), so they limit
-what one mask takes and what a matcher remembers, not how long a text can be."""
+"""In one matcher, 0.25 kB each. A matcher that has used them up is replaced (``follower.py``), so they limit the cost
+of one mask and the memory of a matcher, not the length of an output."""
 MAX_ITEMS: Final = 5_000
-"""Of the parser at one place; an optional property takes four."""
+"""Parser items at one position; an optional property takes four."""
 MAX_MASK_ITEMS: Final = 20_000
-"""Of the parser for one mask: 40 ms in the worst grammars, a millisecond in others."""
+"""Parser items for one mask: 40 ms in the worst grammars, a millisecond in others."""
 
 _MAX_MESSAGE: Final = 400
 _EXCERPT: Final = re.compile(r"\n +\d+ \| ")
@@ -31,7 +31,7 @@ _SCHEMA_FAULT: Final = re.compile(r"at (\d+)\(\d+\): failed to compile JSON sche
 
 
 def build(vocabulary: GrammarVocabulary, kind: ConstraintKind, grammar: str) -> LLMatcher:
-    """A matcher that has read nothing and has its first mask. Raises ``InvalidRequest`` naming the ``kind``."""
+    """A matcher that has read nothing and has its first mask. Raises ``InvalidRequest`` with the ``kind`` as param."""
     parser = LLMatcher(vocabulary.compiled, grammar, limits=_limits(), log_level=0)
     if parser.is_error():
         raise _fault(kind, grammar, parser.get_error())
@@ -51,7 +51,7 @@ def _limits() -> LLParserLimits:
 
 
 def _fault(kind: ConstraintKind, grammar: str, message: str) -> InvalidRequest:
-    """llguidance's message on one line, without an excerpt, and without a place that the client has not written."""
+    """llguidance's message on one line, without an excerpt, and without a position in text of ours."""
     text = _EXCERPT.split(message, maxsplit=1)[0]
     param: str = kind
     if found := _SCHEMA_FAULT.match(text):
@@ -59,6 +59,6 @@ def _fault(kind: ConstraintKind, grammar: str, message: str) -> InvalidRequest:
         param = schema_param(grammar, int(found[1])) if kind == "grammar" else param
     elif kind != "grammar":
         text = _PLACE.sub("", text)
-    if "oneOf constraints" in text:  # the rest of it advises an option that makes no difference between oneOf and anyOf
+    if "oneOf constraints" in text:  # its advice is an option that treats oneOf as anyOf
         text = "oneOf is not supported unless at most one branch can match; use anyOf"
     return InvalidRequest(" ".join(text.split())[:_MAX_MESSAGE], param=param)

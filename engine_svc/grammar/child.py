@@ -1,7 +1,7 @@
-"""The child process that tries constraints: ``python -m engine_svc.grammar.child TOKENS MEMORY_BYTES``.
+"""The child processes that try constraints: ``python -m engine_svc.grammar.child TOKENS MEMORY_BYTES``.
 
-A message is a constraint as JSON and the processor time that it may take, after which the system ends the process; the
-answer is an ``Approved`` or what is wrong. ``TOKENS`` is a file of ``vocabulary.write_tokens``.
+A message is a constraint as JSON and the CPU time that it may take, after which the system ends the process; the answer
+is an ``Approved`` or what is wrong. ``TOKENS`` is a file of ``vocabulary.write_tokens``.
 """
 
 from __future__ import annotations
@@ -10,31 +10,32 @@ import ctypes
 import json
 import signal
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from engine_svc.constraint import Constraint
 from engine_svc.grammar.building import build
-from engine_svc.grammar.examiner import SLOW_NICENESS
+from engine_svc.grammar.limits import NICENESS
 from engine_svc.grammar.panics import Panic, panics_are_errors
 from engine_svc.grammar.source import Source, source_of
-from engine_svc.grammar.threads import DeepThreads
+from engine_svc.grammar.threads import STACK_BYTES
 from engine_svc.grammar.vocabulary import GrammarVocabulary, read_tokens, vocabulary_of
-from svclib.child_process import serve
+from svclib.child_server import serve_forks
 from svclib.errors import InvalidRequest
 
 _BYTES_FOR_A_CHARACTER: Final = 128
-"""Of the grammar, where nobody counts what is allocated."""
+"""Of the grammar, where the C library does not count what is allocated."""
 
 
-def handle(vocabulary: GrammarVocabulary, threads: dict[int, DeepThreads], message: bytes) -> bytes:
-    """Compile a constraint, in a thread as nice as asked for, and throw the result away."""
+def handle(vocabulary: GrammarVocabulary, message: bytes) -> bytes:
+    """Compile a constraint and throw the result away."""
     asked = json.loads(message)
     constraint = Constraint(asked["kind"], asked["text"], tuple(asked["choices"]))
     signal.setitimer(signal.ITIMER_PROF, asked["cpu_seconds"])
     try:
-        answer = threads[asked["niceness"]].submit(partial(_approve, vocabulary, constraint)).result()
+        answer = _approve(vocabulary, constraint)
     except InvalidRequest as error:
         answer = {"message": error.message, "param": error.param}
     except Panic as panic:
@@ -45,12 +46,18 @@ def handle(vocabulary: GrammarVocabulary, threads: dict[int, DeepThreads], messa
 
 @panics_are_errors()
 def _approve(vocabulary: GrammarVocabulary, constraint: Constraint) -> dict[str, Any]:
+    started_at = time.process_time()
     source = source_of(constraint)
     before = _allocated()
     matchers = [build(vocabulary, constraint.kind, text) for text in (source.grammar, source.numbers) if text]
     after = _allocated()
     del matchers
-    return {"grammar": source.grammar, "numbers": source.numbers, "num_bytes": _num_bytes(source, before, after)}
+    return {
+        "grammar": source.grammar,
+        "numbers": source.numbers,
+        "num_bytes": _num_bytes(source, before, after),
+        "cpu_seconds": time.process_time() - started_at,
+    }
 
 
 def _num_bytes(source: Source, before: int | None, after: int | None) -> int:
@@ -83,8 +90,7 @@ def main() -> None:
     tokens, memory_bytes = Path(sys.argv[1]), int(sys.argv[2])
     known = read_tokens(tokens)
     vocabulary = vocabulary_of(known, len(known.spelled))
-    threads = {niceness: DeepThreads(1, "grammar", niceness=niceness) for niceness in (0, SLOW_NICENESS)}
-    serve(partial(handle, vocabulary, threads), memory_bytes=memory_bytes)
+    serve_forks(partial(handle, vocabulary), memory_bytes=memory_bytes, stack_bytes=STACK_BYTES, niceness=NICENESS)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Closes objects: what a model writes has no members but those that the schema speaks of.
+"""Closes objects, so that a model writes only properties that the schema declares.
 
-JSON Schema leaves an object open unless it says otherwise, and a model that may invent members does so until it is cut
-off. So where ``properties`` are given and nothing is said of ``additionalProperties``, there are none. What holds for a
-value together is closed together: the parts of an ``allOf``, closed one by one, would forbid each other's members.
-Whatever is valid by the closed schema is valid by the schema itself.
+JSON Schema leaves an object open by default, and a model that may invent properties does so until it is cut off. So a
+schema with ``properties`` and without ``additionalProperties`` is treated as if the latter were false. Schemas that
+apply to the same value are closed together: the parts of an ``allOf``, closed separately, would forbid each other's
+properties. A value that is valid by the closed schema is valid by the original one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from engine_svc.grammar.json_schema import declared_names
 from engine_svc.grammar.walk import Schema, reachable, resolve, subschemas
 
 _OPEN: Final = "pellucid-open"
-"""Where definitions stand once more, not closed, for references from within what is closed as a whole."""
+"""Key of copies of definitions that are not closed separately, for references from schemas that are closed together."""
 _DEFINITIONS: Final = ("$defs", "definitions")
 _NAMING: Final = ("properties", "patternProperties", "required", "additionalProperties")
 _ALTERNATIVES: Final = ("anyOf", "oneOf")
@@ -30,11 +30,11 @@ def closed(schema: Schema) -> Schema:
 
 @dataclass(slots=True)
 class _Closing:
-    """``original`` is where references are looked up; what is closed is a copy."""
+    """References are resolved in ``original``; a copy is closed."""
 
     original: Schema
     places: dict[int, str] = field(init=False, default_factory=dict)
-    """References to those schemas of the original that stand once more, by the identity of the schemas."""
+    """References to the copies of schemas, by the identity of the original schemas."""
     variants: dict[str, Schema] = field(init=False, default_factory=dict)
 
     def closed(self) -> Schema:
@@ -52,7 +52,7 @@ class _Closing:
         return _OPEN + "_" * sum(key.startswith(_OPEN) for key in self.original)
 
     def _close(self, nodes: list[Schema], parts: set[int]) -> None:
-        """Close all of these, which are all that stand in one schema, but those that are ``parts`` of others."""
+        """Close these schemas, all in one schema, except those that are ``parts`` of others."""
         wholes = [node for node in nodes if _num_sources(node) > 1]
         found = [(whole, _Names.of(self._together(whole))) for whole in wholes]
         parts = parts | {id(part) for whole in wholes for part in _parts(whole) if part is not whole}
@@ -66,7 +66,7 @@ class _Closing:
                 _close_alone(node)
 
     def _together(self, whole: Schema) -> Iterator[Schema]:
-        """All schemas of which a value of the whole may have to fulfil some, each once."""
+        """All schemas that may apply to a value of the whole, each once."""
         seen: set[int] = set()
         waiting = [whole]
         while waiting:
@@ -81,7 +81,7 @@ class _Closing:
         return [target] if isinstance(target, dict) else []
 
     def _open_references(self, whole: Schema) -> None:
-        """Let the references of a whole lead to schemas that are not closed by themselves."""
+        """Point the references of a whole to schemas that are not closed separately."""
         for part in _parts(whole):
             for target in self._target(part) if not part.get("$ref", "").startswith(f"#/{self._key}/") else ():
                 part["$ref"] = self._place_of(target)
@@ -98,13 +98,13 @@ class _Closing:
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """What schemas that hold together say of the members of an object."""
+    """What schemas that apply to the same object declare about its properties."""
 
     declared: dict[str, Any]
     patterns: dict[str, Any]
     are_given: bool
     is_decided: bool
-    """Whether a schema says itself what else there may be."""
+    """Whether a schema itself determines which other properties there may be."""
     least: int
 
     @classmethod
@@ -124,7 +124,7 @@ class _Names:
 
     @property
     def closing(self) -> Schema:
-        """A schema for which there are no other members."""
+        """A schema that allows no other properties."""
         patterns = {"patternProperties": self.patterns} if self.patterns else {}
         return {"properties": self.declared, **patterns, "additionalProperties": False}
 
@@ -138,13 +138,13 @@ def _close_alone(schema: Schema) -> None:
 
 
 def _num_sources(schema: Schema) -> int:
-    """How many schemas must hold together for a value of this one, itself among them if it speaks of members."""
+    """How many schemas apply to a value of this one, itself included if it has keywords for properties."""
     applied = len(schema.get("allOf", ())) + sum(key in schema for key in ("$ref", *_ALTERNATIVES))
     return applied + any(key in schema for key in _NAMING)
 
 
 def _parts(whole: Schema) -> Iterator[Schema]:
-    """A schema, and those in it that speak of the same value."""
+    """A schema, and those in it that apply to the same value."""
     waiting = [whole]
     while waiting:
         part = waiting.pop(0)

@@ -1,45 +1,36 @@
 """Compiles constraints, outside the step loop and within limits of time and memory.
 
-A child process tries each first (``examiner.py``), and then this one compiles it without Python's lock. Most take
-milliseconds, so there are two ways: what takes longer than a quarter of a second makes room for the others, and starts
-again where it has more time and waits for its like.
+A child process tries each constraint first (``examiner.py``), then this process compiles it without Python's lock. Most
+take milliseconds. A trial that takes longer yields the CPU to newer ones more and more (``limits.NICENESS``), and is
+stopped when it is beyond its share and others wait (``turns.py``).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import replace
-from functools import partial
-from time import perf_counter
 from typing import Final
 
 from engine_svc.constraint import Constraint, Thinking
-from engine_svc.grammar.building import build
-from engine_svc.grammar.examiner import SLOW_NICENESS, Examiner, ProbePolicy, TooMuch
-from engine_svc.grammar.limits import DEFAULT_LIMITS, CompileLimits
+from engine_svc.grammar.examiner import Stopped, TimedOut, Trial
+from engine_svc.grammar.limits import DEFAULT_LIMITS, MAX_TRIALS, MAX_WAITING, SHARE_SECONDS, CompileLimits
 from engine_svc.grammar.matcher import CompiledGrammar
-from engine_svc.grammar.panics import panics_are_errors
 from engine_svc.grammar.reasoning import closing_of
+from engine_svc.grammar.shared_work import SharedWork
 from engine_svc.grammar.source import check_size
-from engine_svc.grammar.store import GrammarStore
-from engine_svc.grammar.threads import DeepThreads
+from engine_svc.grammar.stages import CompileStages
+from engine_svc.grammar.turns import Turns
 from engine_svc.grammar.vocabulary import GrammarVocabulary
 from engine_svc.request import Request
 from modelfiles.vocabulary_hash import UNKNOWN
 from svclib.errors import InvalidRequest, Overloaded, Unsupported
 
-MAX_WAITING: Final = 256
-"""Constraints on their way, those that are compiled among them."""
-MAX_SLOW: Final = 4
-"""Those among them that take long."""
-SLOW_AT_ONCE: Final = 2
-QUICK: Final = ProbePolicy(seconds=0.75, cpu_seconds=0.25)
+_RETRY_AFTER: Final = 5.0
 
 
 class GrammarCompiler:
-    """``observe`` is told the seconds that each compilation took."""
+    """``observe`` is called with the seconds that each compilation took."""
 
     def __init__(
         self,
@@ -47,26 +38,28 @@ class GrammarCompiler:
         observe: Callable[[float], None] = lambda _: None,
         limits: CompileLimits = DEFAULT_LIMITS,
     ) -> None:
-        self._work = None if vocabulary is None else _Work(vocabulary, observe, limits)
         self.vocabulary_hash = UNKNOWN if vocabulary is None else vocabulary.tokens.vocabulary_hash
+        self._limits = limits
+        self._stages = None if vocabulary is None else CompileStages(vocabulary, observe, limits)
         self._num_attaching = 0
-        self._num_slow = 0
+        self._turns = Turns(MAX_TRIALS, SHARE_SECONDS)
+        self._shared: SharedWork[Constraint, CompiledGrammar] = SharedWork()
 
     @property
     def is_supported(self) -> bool:
         """Whether anything can be compiled: the vocabulary is known."""
-        return self._work is not None
+        return self._stages is not None
 
     def start(self) -> None:
-        """Start the child processes before they are needed, without waiting for them."""
-        if self._work is not None:
-            self._work.start()
+        """Start the server of the child processes before it is needed, without waiting for it."""
+        if self._stages is not None:
+            self._stages.start()
 
     async def attach(self, request: Request) -> Request:
-        """The request with its grammar compiled, if it has a constraint.
+        """The request with its grammar compiled, if it has a constraint. Takes at most ``limits.wall_seconds``.
 
-        Raises ``InvalidRequest`` as ``compile`` does, and for thinking that nothing could close. Raises ``Overloaded``
-        when too many are waiting already.
+        Raises ``InvalidRequest`` as ``compile`` does, and for thinking whose end has no text. Raises ``Overloaded``
+        when too many constraints wait, or others left too little time for this one.
         """
         constraint = request.sampling_params.constraint
         if constraint is None:
@@ -83,95 +76,64 @@ class GrammarCompiler:
     def compile(self, constraint: Constraint) -> CompiledGrammar:
         """Raises ``InvalidRequest`` naming the constraint's kind, if it is wrong, too large or not supported.
 
-        A fault in a schema within a grammar is named as ``grammar.json[0]``.
+        The param of a fault in a schema within a grammar is like ``grammar.json[0]``.
         """
-        work = self._checked(constraint)
+        stages = self._checked(constraint)
+        if (known := stages.known(constraint)) is not None:
+            return known
         try:
-            return work.quickly(constraint).result()
-        except TooMuch:
-            return work.slowly(constraint).result()
+            return stages.build(constraint, stages.examine(constraint, Trial()).result()).result()
+        except TimedOut:
+            raise self._too_slow(constraint) from None
 
     def close(self) -> None:
-        """Compile no more. What is being compiled holds nobody up: the process can end."""
-        if self._work is not None:
-            self._work.close()
+        """Compile no more. A compilation under way does not keep the process from ending."""
+        if self._stages is not None:
+            self._stages.close()
 
-    def _checked(self, constraint: Constraint) -> _Work:
-        if self._work is None:
-            raise Unsupported("this model has no tokenizer beside it, which constraints need", param=constraint.kind)
+    def _checked(self, constraint: Constraint) -> CompileStages:
+        if self._stages is None:
+            message = "constraints need the tokenizer of the model, and there is none beside its weights"
+            raise Unsupported(message, param=constraint.kind)
         check_size(constraint)
-        return self._work
+        return self._stages
 
     async def _compiled(self, constraint: Constraint) -> CompiledGrammar:
-        work = self._checked(constraint)
-        if (known := work.store.get(constraint)) is not None:
+        stages = self._checked(constraint)
+        if (known := stages.known(constraint)) is not None:
             return known
+        return await self._shared.result(constraint, lambda: self._compile_in_time(stages, constraint))
+
+    async def _compile_in_time(self, stages: CompileStages, constraint: Constraint) -> CompiledGrammar:
+        trial, seconds = Trial(), self._limits.wall_seconds
         try:
-            return await asyncio.wrap_future(work.quickly(constraint))
-        except TooMuch:
-            pass
-        if self._num_slow >= MAX_SLOW:
-            raise Overloaded("constraints that take long are being compiled already", retry_after=5.0)
-        self._num_slow += 1
-        try:
-            return await asyncio.wrap_future(work.slowly(constraint))
-        finally:
-            self._num_slow -= 1
+            async with asyncio.timeout(seconds):
+                return await self._compile_in_turn(stages, constraint, trial)
+        except (TimeoutError, TimedOut):
+            if trial.seconds() >= SHARE_SECONDS:
+                raise self._too_slow(constraint) from None
+            waited = f"the constraint waited for others and was not compiled within {seconds:g} seconds"
+            raise Overloaded(waited, retry_after=_RETRY_AFTER) from None
+        except Stopped:
+            ran = f"compiling the constraint was stopped after {SHARE_SECONDS:g} seconds because others were waiting"
+            raise Overloaded(ran, retry_after=_RETRY_AFTER) from None
 
+    async def _compile_in_turn(self, stages: CompileStages, constraint: Constraint, trial: Trial) -> CompiledGrammar:
+        async with self._turns.turn(trial.seconds, trial.stop):
+            try:
+                tried = await asyncio.wrap_future(stages.examine(constraint, trial))
+                return await asyncio.wrap_future(stages.build(constraint, tried))
+            finally:
+                trial.stop()  # When it is not over, the caller has left or its time is.
 
-class _Work:
-    """What compiling takes: threads for both ways, child processes, memory."""
-
-    def __init__(self, vocabulary: GrammarVocabulary, observe: Callable[[float], None], limits: CompileLimits) -> None:
-        self.store = GrammarStore(limits.memory_bytes)
-        self._vocabulary = vocabulary
-        self._observe = observe
-        self._limits = limits
-        self._examiner = Examiner(vocabulary.tokens, memory_bytes=limits.memory_bytes)
-        self._quick = DeepThreads(1, "grammar")
-        self._slow = DeepThreads(SLOW_AT_ONCE, "slow-grammar", niceness=SLOW_NICENESS)
-
-    def start(self) -> None:
-        self._quick.submit(self._examiner.start)
-
-    def quickly(self, constraint: Constraint) -> Future[CompiledGrammar]:
-        """Raises ``TooMuch`` for what is not quick."""
-        return self._quick.submit(partial(self._compile, constraint, QUICK))
-
-    def slowly(self, constraint: Constraint) -> Future[CompiledGrammar]:
-        return self._slow.submit(partial(self._compile_slowly, constraint))
-
-    def close(self) -> None:
-        self._quick.close()
-        self._slow.close()
-        self._examiner.close()
-
-    def _compile_slowly(self, constraint: Constraint) -> CompiledGrammar:
-        try:
-            return self._compile(constraint, ProbePolicy(self._limits.seconds, self._limits.seconds, SLOW_NICENESS))
-        except TooMuch:
-            most = f"{self._limits.seconds:g} seconds or {self._limits.memory_bytes // 2**20} MiB of memory"
-            raise InvalidRequest(
-                f"the constraint is too complex: it takes more than {most}", param=constraint.kind
-            ) from None
-
-    @panics_are_errors()
-    def _compile(self, constraint: Constraint, patience: ProbePolicy) -> CompiledGrammar:
-        if (known := self.store.get(constraint)) is not None:
-            return known
-        started = perf_counter()
-        approved = self._examiner.examine(constraint, patience)
-        room = self.store.room(constraint, approved.num_bytes)
-        parser = build(self._vocabulary, constraint.kind, approved.grammar)
-        numbers = build(self._vocabulary, constraint.kind, approved.numbers) if approved.numbers else None
-        grammar = CompiledGrammar(self._vocabulary, constraint.kind, parser, numbers, room=room)
-        self.store.keep(constraint, grammar)
-        self._observe(perf_counter() - started)
-        return grammar
+    def _too_slow(self, constraint: Constraint) -> InvalidRequest:
+        message = f"the constraint is too complex: it takes more than {self._limits.wall_seconds:g} seconds to compile"
+        return InvalidRequest(message, param=constraint.kind)
 
 
 def _after_reasoning(thinking: Thinking | None, grammar: CompiledGrammar) -> CompiledGrammar:
-    """The grammar of what comes after reasoning ends. Raises ``InvalidRequest`` if nothing could close it."""
+    """The grammar of the output after reasoning ends. Raises ``InvalidRequest`` if no text can end it."""
     if thinking is not None and not closing_of(thinking, grammar.vocabulary.tokens.spelled):
-        raise InvalidRequest("these tokens have no text that could be found", param="reasoning_end_token_ids")
+        message = "these tokens have no text, so the end of reasoning cannot be found"
+        raise InvalidRequest(message, param="reasoning_end_token_ids")
     return replace(grammar, thinking=thinking)

@@ -1,4 +1,4 @@
-"""A matcher of llguidance that follows one output, and starts afresh when it has remembered too much."""
+"""A matcher of llguidance that follows one output, and is replaced when its lexer states are used up."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from llguidance import LLMatcher
 
 
 class Fault(Exception):
-    """The matcher cannot go on; the message is llguidance's."""
+    """The matcher cannot continue; the message is llguidance's."""
 
 
 class Follower:
-    """Reads tokens, one after another, and has ``token_ids`` then. ``start`` has read nothing, and is never changed.
+    """Reads tokens, which it keeps in ``token_ids``. ``start`` has read nothing, and is never changed.
 
-    What a matcher has seen of its lexer it keeps, up to a limit, so that the next mask is faster. One that is full is
-    replaced by a fresh one that reads the same tokens; a fault is what happens to a fresh one.
+    A matcher caches lexer states, up to a limit, so that later masks are faster. A full one is replaced by a fresh one
+    that reads the same tokens; only an error of the fresh one is a ``Fault``.
     """
 
     def __init__(self, start: LLMatcher) -> None:
@@ -24,13 +24,13 @@ class Follower:
         self._parser = start.deep_copy()
 
     def read(self, token_ids: SequenceOf[int]) -> None:
-        """Raises ``Fault`` for what the grammar does not allow, or no matcher can take."""
+        """Raises ``Fault`` for tokens that the grammar does not allow, or that exceed the limits."""
         self.token_ids += token_ids
         if token_ids and not self._parser.consume_tokens(list(token_ids)):
             self._renew()
 
     def mask(self) -> bytes:
-        """What may come next, as bits. Raises ``Fault``."""
+        """Which tokens may come next, as bits. Raises ``Fault``."""
         bits = self._parser.compute_bitmask()
         if self._parser.is_error():
             self._renew()
@@ -40,15 +40,15 @@ class Follower:
         return bytes(bits)
 
     def is_accepting(self) -> bool:
-        """Whether what was read is complete."""
+        """Whether the output so far is complete."""
         return bool(self._parser.is_accepting())
 
     def is_over(self) -> bool:
-        """Whether what was read is complete and nothing may follow."""
+        """Whether the output so far is complete and nothing may follow."""
         return bool(self._parser.is_stopped()) and self.is_accepting()
 
     def ahead(self, token_ids: SequenceOf[int]) -> Follower | None:
-        """Another one that has read these too; None if it cannot."""
+        """Another follower that has read these tokens too; None if they are not allowed."""
         other = Follower(self._start)
         try:
             other.read([*self.token_ids, *token_ids])

@@ -1,7 +1,7 @@
-"""JSON Schema: what is accepted, and what is said of the rest.
+"""Checks a JSON Schema before it is compiled.
 
-llguidance refuses by name what it does not know: ``not``, ``if``, ``uniqueItems``, ``oneOf`` with overlapping branches.
-Here are the limits, and the cases in which it would be too generous.
+llguidance itself refuses keywords that it does not support: ``not``, ``if``, ``uniqueItems``, ``oneOf`` with
+overlapping branches. This module has the limits, and refuses what llguidance would accept with another meaning.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_PROPERTIES: Final = 1000
 _EXACT_INTEGER: Final = 2**53
 _BOUNDS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _OBSOLETE: Final = ("disallow", "divisibleBy", "extends")
-"""Of draft 3; llguidance would take them for annotations."""
+"""Keywords of draft 3; llguidance would ignore them as annotations."""
 _DRAFTS: Final = ("draft-04", "draft-06", "draft-07", "draft/2019-09", "draft/2020-12")
 
 _KINDS: Final[tuple[tuple[str, type | tuple[type, ...], str], ...]] = (
@@ -35,11 +35,11 @@ _KINDS: Final[tuple[tuple[str, type | tuple[type, ...], str], ...]] = (
     ("$ref", str, "a string"),
     ("minItems", int, "an integer"),
 )
-"""What our own passes rely on."""
+"""Types of values that our own passes rely on."""
 
 
 def parse_schema(text: str) -> Schema:
-    """Raises ``ValueError``, saying where it is wrong."""
+    """Raises ``ValueError`` with the place of the fault."""
     try:
         schema = json.loads(text, parse_constant=_refuse)
     except RecursionError:
@@ -56,7 +56,7 @@ def parse_schema(text: str) -> Schema:
 
 
 def depth_of(value: Any) -> int:
-    """How deep arrays and objects are nested in a JSON value, up to one more than is allowed."""
+    """The depth of nested arrays and objects in a JSON value, at most ``MAX_DEPTH`` + 1."""
     depth, level = 0, [value]
     while depth <= MAX_DEPTH and (level := [child for parent in level for child in _children(parent)]):
         depth += 1
@@ -64,7 +64,7 @@ def depth_of(value: Any) -> int:
 
 
 def declared_names(schema: Schema) -> list[str]:
-    """The names that an object schema speaks of, in the order in which they come."""
+    """The property names of an object schema, in the order in which they are written."""
     properties, required = schema.get("properties"), schema.get("required")
     names = list(properties) if isinstance(properties, dict) else []
     demanded = required if isinstance(required, list) else []
@@ -94,7 +94,7 @@ def _check_names(place: str, schema: Schema) -> None:
     if len(names) > MAX_PROPERTIES:
         raise ValueError(f"{place}: an object can have {MAX_PROPERTIES} properties at most, not {len(names)}")
     least, required = schema.get("minProperties", 0), schema.get("required", ())
-    # A grammar cannot see that a name comes twice, and twice is once.
+    # A grammar cannot see that a name occurs twice, and twice counts once.
     if isinstance(least, int) and isinstance(required, list | tuple) and least > len(required) + 1:
         raise ValueError(f"{place}: minProperties can be 1 more than the number of required properties at most")
 

@@ -1,4 +1,4 @@
-"""The text of a client's grammar: told from GBNF, measured, and its schemas treated as if each had come alone.
+"""The text of a client's grammar: converted from GBNF, limited in size, its schemas converted as in ``json_schema``.
 
 Format: https://github.com/guidance-ai/llguidance/blob/main/docs/syntax.md. Scanners are linear: a grammar may be long.
 """
@@ -15,27 +15,28 @@ from llguidance.gbnf_to_lark import gbnf_to_lark
 from svclib.errors import InvalidRequest
 
 MAX_RULES: Final = 500
-"""llguidance writes terminals into each other, by recursion."""
+"""llguidance inlines terminals recursively."""
 MAX_GBNF: Final = 16 * 1024
-"""Characters. Converting takes a second for so many."""
+"""Characters. Converting that many takes a second."""
 
 _TOKEN: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*|#[^\n]*|/(?:[^/\\\n]|\\.)*/?|%json\s*(?=\{)')
-"""Whatever could hold a colon or ``%json`` without meaning it, closed or not, and ``%json`` itself."""
+"""Strings, comments and patterns, closed or not, which may contain a colon or ``%json``; and ``%json`` itself."""
 _START_RULE: Final = re.compile(r"%llguidance\b|start\s*:")
 
 
 def lark_of(text: str, convert: Callable[[str], str], json_rule: str = "%json") -> str:
-    """The grammar with every schema after ``%json`` converted. Raises ``ValueError`` for what no compiler has to see.
+    """The grammar with every schema after ``%json`` converted. Raises ``ValueError`` for faults found without
+    compiling.
 
-    Another ``json_rule`` stands in the place of ``%json``. What ``convert`` raises becomes ``InvalidRequest`` with the
-    number of the schema in ``param``.
+    ``json_rule`` replaces ``%json``. A ``ValueError`` of ``convert`` becomes ``InvalidRequest`` with the number of the
+    schema in ``param``.
     """
     lark = text if _is_lark(text) else _from_gbnf(text)
     return "".join(_pieces(lark, convert, json_rule))
 
 
 def schema_param(grammar: str, line: int) -> str:
-    """The param of a fault in the schema that stands in a line of a grammar, counted from 1."""
+    """The param of a fault in the schema in a line of a grammar; lines count from 1."""
     before = "\n".join(grammar.split("\n")[:line])
     return _schema_param(sum(found[0].startswith("%json") for found in _TOKEN.finditer(before)) - 1)
 
@@ -49,12 +50,12 @@ def _is_lark(text: str) -> bool:
 
 
 def _from_gbnf(text: str) -> str:
-    """What llguidance makes of GBNF, the format of llama.cpp."""
+    """Converts GBNF, the format of llama.cpp, by llguidance."""
     if len(text) > MAX_GBNF:
         raise ValueError(f"a grammar without a `start` rule is GBNF, and can have {MAX_GBNF} characters at most")
     try:
         return gbnf_to_lark(text)
-    except Exception as error:  # a bare Exception is what the converter raises
+    except Exception as error:  # The converter raises bare exceptions.
         raise ValueError(f"neither a Lark grammar with a `start` rule nor GBNF: {str(error)[:200]}") from None
 
 
@@ -84,7 +85,7 @@ def _converted(schema: str, number: int, convert: Callable[[str], str]) -> str:
 
 
 def _decode(text: str, at: int) -> tuple[str, int]:
-    """The JSON object that begins at a place, and its length."""
+    """The JSON object at a position, and its length."""
     try:
         _, end = json.JSONDecoder().raw_decode(text, at)
     except (ValueError, RecursionError):

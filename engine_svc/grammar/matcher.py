@@ -1,4 +1,4 @@
-"""The constraint of one sequence: thinking first, then whatever the grammar allows, then the end."""
+"""The constraint of one sequence: reasoning first, then what the grammar allows, then the end."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from svclib.errors import InvalidRequest
 
 
 class Room:
-    """Room in memory, which is given back when nothing refers to this any more."""
+    """Reserved memory, released when nothing refers to this any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledGrammar:
-    """See ``engine_svc.constraint.Grammar``. ``start`` is a matcher that has read nothing, ``numbers`` another
-    for the numbers in it, if they need one (``numbers.py``)."""
+    """See ``engine_svc.constraint.Grammar``. ``start`` is a matcher that has read nothing; ``numbers`` is another one
+    for long numbers, if there may be any (``numbers.py``)."""
 
     vocabulary: GrammarVocabulary
     kind: ConstraintKind
@@ -38,7 +38,7 @@ class CompiledGrammar:
 
 
 class SequenceMatcher:
-    """See ``engine_svc.constraint.Matcher``. Reads only what is new, so outputs must grow."""
+    """See ``engine_svc.constraint.Matcher``. Reads only new tokens, so outputs must grow."""
 
     def __init__(
         self, grammar: CompiledGrammar, eos_token_ids: Collection[int], end_token_ids: Collection[int]
@@ -76,7 +76,7 @@ class SequenceMatcher:
         return Constrained(0) if self._gate is None else self._gate.position(output)
 
     def _read(self, output: SequenceOf[int], start: int, rest: bytes) -> None:
-        """Let the parser follow; what it was shown before it keeps."""
+        """Let the parser read the tokens that it has not read yet."""
         if self._num_read < start:
             self._num_read = start
             self._consume(self._vocabulary.compiled.greedy_tokenize(rest.decode("utf-8", "replace")))
@@ -91,7 +91,8 @@ class SequenceMatcher:
             raise self._refused(fault) from None
 
     def _anything_but_the_end(self, may_end: bool) -> Mask:
-        """While it thinks: an end would leave the constraint unfulfilled. Only the request's stop tokens may."""
+        """During reasoning, when an end would leave the constraint unfulfilled: only the request's stop tokens may
+        end."""
         mask = np.ones(self._vocabulary.size, np.bool_)
         mask[self._eos] = False
         if not may_end:
@@ -99,7 +100,7 @@ class SequenceMatcher:
         return mask
 
     def _mask_without_thinking(self, output: SequenceOf[int], may_end: bool) -> Mask:
-        """What may follow the beginning of an opening tag if it becomes none; nothing if the constraint forbids it."""
+        """Tokens after a partial opening tag, for an output without reasoning; none if the constraint forbids it."""
         parser = self._parser.ahead(output)
         mask = self._grammar_mask(parser, may_end) if parser is not None else None
         return np.zeros(self._vocabulary.size, np.bool_) if mask is None else mask
@@ -125,7 +126,7 @@ class SequenceMatcher:
         raise InvalidRequest("constraint dead end: no token is allowed", param=self._kind)
 
     def _without_ends(self, mask: Mask) -> Mask:
-        """The mask without tokens that the constraint would allow as text and that end the sequence."""
+        """The mask without tokens that end the sequence, though the constraint allows them as text."""
         longer = mask.copy()
         longer[self._ends] = False
         return longer if longer.any() else mask

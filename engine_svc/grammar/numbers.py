@@ -1,8 +1,8 @@
-"""How long the numbers of JSON may be: 17 significant digits, which tell every double from every other.
+"""Limits the length of JSON numbers: 17 significant digits, which are enough to tell all doubles apart.
 
-JSON Schema cannot say it, and llguidance's numbers have no end, so a small model writes digits until it is cut off. A
-second grammar says it: any JSON value with short numbers, at the places of all schemas. It is followed only where an
-output stands in a long run of digits, so the usual mask costs nothing more; and where it leaves nothing, the constraint
+JSON Schema has no keyword for it and llguidance's numbers are unbounded, so a small model may write digits until it is
+cut off. A second grammar limits them: it has any JSON value with short numbers in place of every schema. It is used
+only while an output is in a long run of digits, so other masks cost nothing more. If it allows nothing, the constraint
 alone decides.
 """
 
@@ -14,7 +14,7 @@ from engine_svc.grammar.spelling import WHITE_SPACE
 from engine_svc.grammar.walk import Schema, reachable
 
 MAX_DIGITS: Final = 17
-"""Of the mantissa."""
+"""In the mantissa."""
 MAX_EXPONENT_DIGITS: Final = 3
 
 JSON_VALUE: Final = "pellucid_value"
@@ -34,15 +34,15 @@ PELLUCID_NUMBER: /-?({_SHORT_NUMBERS})([eE][+-]?[0-9]{{1,{MAX_EXPONENT_DIGITS}}}
 """.replace("ws", "pellucid_space")
 
 _EVERY_TYPE: Final = frozenset({"integer", "number", "object", "array"})
-"""Of those that can hold a number."""
+"""Every type whose values can contain a number."""
 _ELSEWHERE: Final = ("$ref", "anyOf", "oneOf", "allOf", "enum", "const")
-"""Keywords beside which a schema without a type says nothing of numbers by itself."""
+"""A schema without ``type`` that has one of these does not allow numbers by itself."""
 _LEAST: Final = ("minimum", "exclusiveMinimum")
 _MOST: Final = ("maximum", "exclusiveMaximum")
 
 
 def may_have_long_numbers(schema: Schema) -> bool:
-    """Whether a value may hold a number to whose digits the schema itself sets no end; true where that is not clear."""
+    """Whether a value may contain a number whose digits the schema does not bound; true where that is unclear."""
     return any(_may_be_long(node) or _holds_anything(node) for _, node in reachable(schema))
 
 
@@ -52,7 +52,7 @@ def _may_be_long(schema: Schema) -> bool:
 
 
 def _holds_anything(schema: Schema) -> bool:
-    """Whether a part of the value is described by no schema that is an object."""
+    """Whether a part of the value has no schema other than ``true``."""
     kinds = _kinds(schema)
     named = (part for key in ("properties", "patternProperties") for part in schema.get(key, {}).values())
     return (

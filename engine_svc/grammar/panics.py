@@ -1,4 +1,4 @@
-"""Panics of llguidance, which is written in Rust: faults of one request like any other."""
+"""Panics of llguidance, which is written in Rust, as errors of one request."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from contextlib import contextmanager
 
 
 class Panic(Exception):
-    """llguidance has panicked; the message is its own."""
+    """llguidance panicked; the message is llguidance's."""
 
 
 @contextmanager
 def panics_are_errors() -> Iterator[None]:
-    """A panic as an ``Exception``. pyo3 makes a ``BaseException`` of it, which would end a thread that many share."""
+    """Raise ``Panic`` for a panic. pyo3 raises a ``BaseException``, which would end a shared thread."""
     try:
         yield
     except (Exception, KeyboardInterrupt, SystemExit, GeneratorExit):

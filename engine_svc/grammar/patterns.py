@@ -1,7 +1,7 @@
-"""Regular expressions: where the compiler's dialect would read another meaning into a pattern than its author had.
+"""Refuses regular expressions that mean something else in llguidance's dialect.
 
-llguidance reads Rust's syntax (https://docs.rs/regex/latest/regex/#syntax). What that does not know it refuses itself:
-look-around, back references. Here is what it would misunderstand.
+llguidance reads Rust's syntax (https://docs.rs/regex/latest/regex/#syntax) and itself refuses what that lacks:
+look-around, back references.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _PIECE: Final = re.compile(r"\\.|\[\^?\]?|\]|&&|--|~~|\(\?[a-zA-Z-]+[:)]|.", re.
 
 
 def check_pattern(pattern: str) -> None:
-    """Raises ``ValueError`` for what means something else in ECMAScript and in Python, or is too long."""
+    """Raises ``ValueError`` for a pattern that means something else in ECMAScript or Python, or is too long."""
     if len(pattern) > MAX_PATTERN:
         raise ValueError(f"a pattern can have {MAX_PATTERN} characters at most, not {len(pattern)}")
     in_class = False

@@ -1,7 +1,7 @@
 """Where the constrained part of an output begins: after reasoning ends, if there is any.
 
-The one place of the engine that answers whether thinking has ended. It looks at token ids, and at their bytes only to
-find the closing tag, which a model may spell with other tokens than a tokenizer would.
+The only place in the engine that decides whether reasoning has ended. It compares token ids, and bytes only to find the
+closing tag, which a model may spell with other tokens than a tokenizer would.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _WHITE_SPACE: Final = b" \t\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Constrained:
-    """The constrained part is ``rest``, bytes left over from the token that closed the thinking, then all tokens from
+    """The constrained part is ``rest``, the bytes after the closing tag in its last token, then all tokens from
     ``start`` on."""
 
     start: int
@@ -31,7 +31,7 @@ class Free:
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """The output is a beginning of the opening tag. ``next_token_id`` would go on with it; if anything else follows,
+    """The output is a proper prefix of the opening tag. ``next_token_id`` would continue it; if anything else follows,
     the output is constrained from its first token on."""
 
     next_token_id: int
@@ -47,8 +47,8 @@ def closing_of(thinking: Thinking, spelled: SequenceOf[bytes]) -> bytes:
 
 @dataclass(slots=True)
 class ThinkingGate:
-    """Finds the position in the output of one sequence. ``spelled`` are the bytes of each token; the closing tag
-    has some."""
+    """Finds the position in the output of one sequence. ``spelled`` has the bytes of each token; those of the closing
+    tag are not empty."""
 
     thinking: Thinking
     spelled: SequenceOf[bytes]
@@ -61,7 +61,7 @@ class ThinkingGate:
         self._closing = closing_of(self.thinking, self.spelled)
 
     def position(self, output: SequenceOf[int]) -> Position:
-        """Where ``output`` stands, which must begin with what it was at the call before."""
+        """The position after ``output``, which must begin with the output of the call before."""
         if not self.thinking.is_open:
             opening = self.thinking.start_token_ids
             if (begun := tuple(output[: len(opening)])) != opening[: len(begun)]:
@@ -71,7 +71,7 @@ class ThinkingGate:
         return self._after_closing(output) or Free()
 
     def _after_closing(self, output: SequenceOf[int]) -> Constrained | None:
-        """The first closing tag ends the thinking; white space after it belongs to nothing."""
+        """The first closing tag ends the reasoning; white space in its last token is dropped."""
         while self._found is None and self._num_read < len(output):
             self._tail += self.spelled[output[self._num_read]]
             self._num_read += 1

@@ -1,7 +1,7 @@
-"""References in a JSON Schema: they must lead somewhere in it, and come to an end.
+"""Checks the references in a JSON Schema: each must resolve within the schema, and have a finite value.
 
-A schema that refers only to itself has no value at all, and an object that must contain itself no finite one; a model
-would have nothing to say, or could never stop.
+A schema that refers only to itself has no value at all, and an object that must contain itself has no finite one: a
+model could write nothing, or never stop.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MAX_REFERENCES: Final = 500
 MAX_LEVELS: Final = 2000
 MAX_CHAIN: Final = 64
 MAX_LOOKS: Final = 100_000
-"""At schemas, in all rounds of the search for those that have a value."""
+"""Visits of schemas, in all rounds of the search for those that have a value."""
 
 _EVERY_TYPE: Final = ("null", "boolean", "number", "string", "array", "object")
 
@@ -38,7 +38,7 @@ def check_references(schema: Schema) -> None:
 
 
 def _check_bases(nodes: Iterable[tuple[str, Schema]]) -> None:
-    """A schema in the schema with an identifier of its own would change what references in it mean."""
+    """An identifier inside the schema would change the base of the references below it."""
     for place, node in nodes:
         for key in ("$id", "id"):
             if place != "#" and isinstance(node.get(key), str):
@@ -46,14 +46,14 @@ def _check_bases(nodes: Iterable[tuple[str, Schema]]) -> None:
 
 
 def _check_length(targets: Iterable[Any]) -> None:
-    """A compiler goes into every target once, at worst from within the one before."""
+    """The compiler visits every target once, at worst nested in the one before."""
     known: dict[int, int] = {}
     if sum(_levels(target, known) for target in targets) > MAX_LEVELS:
-        raise ValueError(f"the schema and all that its references lead to can have {MAX_LEVELS} levels at most")
+        raise ValueError(f"the schema and all targets of its references can have {MAX_LEVELS} levels at most")
 
 
 def _levels(value: Any, known: dict[int, int]) -> int:
-    """How deep arrays and objects are nested in a JSON value; each is looked into once, however many lead to it."""
+    """The depth of nested arrays and objects in a JSON value; each is visited once."""
     if not isinstance(value, dict | list):
         return 0
     if id(value) not in known:
@@ -63,7 +63,7 @@ def _levels(value: Any, known: dict[int, int]) -> int:
 
 
 def _with_values(targets: dict[str, Any]) -> set[str]:
-    """Those references whose targets have a finite value: each that has one with the help of those found before."""
+    """The references whose targets have a finite value, found in rounds from those found before."""
     found: set[str] = set()
     num_left = MAX_LOOKS
     for _ in range(MAX_CHAIN):
@@ -77,7 +77,7 @@ def _with_values(targets: dict[str, Any]) -> set[str]:
 
 @dataclass(slots=True)
 class _Round:
-    """Which schemas have a finite value, if the references in ``found`` have one. What was looked at is known."""
+    """Which schemas have a finite value, given that the references in ``found`` have one."""
 
     found: set[str]
     num_left: int
@@ -86,7 +86,9 @@ class _Round:
     def at(self, schema: Any) -> bool:
         self.num_left -= 1
         if self.num_left < 0:
-            raise ValueError(f"the schema is too large for its references: they take more than {MAX_LOOKS} looks at it")
+            raise ValueError(
+                f"the schema is too large for its references: checking them takes more than {MAX_LOOKS} visits"
+            )
         if not isinstance(schema, dict):
             return schema is not False
         if id(schema) not in self.known:

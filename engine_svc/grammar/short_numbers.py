@@ -1,4 +1,4 @@
-"""Keeps the numbers of one output short, by the grammar of ``numbers.py``."""
+"""Keeps the numbers of one output short, with the grammar of ``numbers.py``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine_svc.grammar.vocabulary import GrammarVocabulary
 
 _NUMERIC: Final = b"0123456789.eE+-"
 _LONG: Final = 8
-"""Bytes of a number after which its length is looked at; no usual token holds more than as many digits again."""
+"""Bytes of a number after which its length is checked; usual tokens have at most as many digits."""
 _EXPONENT: Final = re.compile(rb"[0-9][eE]")
 
 
@@ -26,19 +26,19 @@ class ShortNumbers:
         self._parser: Follower | None = Follower(start)
 
     def shorten(self, mask: Mask, output: SequenceOf[int], *, may_be_empty: bool) -> Mask:
-        """The mask without the tokens that would make a number too long; as it is if that leaves nothing."""
-        if self._parser is None or not self._is_in_a_run(output):
+        """The mask without the tokens that would make a number too long; unchanged if that leaves nothing."""
+        if self._parser is None or not self._is_in_long_number(output):
             return mask
         try:
             self._parser.read(output[len(self._parser.token_ids) :])
             shorter: Mask = mask & self._vocabulary.mask(self._parser.mask())
-        except Fault:  # longer numbers are no fault of the request
+        except Fault:  # The constraint itself wants a longer number.
             self._parser = None
             return mask
         return shorter if may_be_empty or shorter.any() else mask
 
-    def _is_in_a_run(self, output: SequenceOf[int]) -> bool:
-        """Whether the last bytes could be a number that is getting long, or has an exponent."""
+    def _is_in_long_number(self, output: SequenceOf[int]) -> bool:
+        """Whether the output ends in what may be a long number, or one with an exponent."""
         run = b""
         for token_id in reversed(output):
             token = self._vocabulary.tokens.spelled[token_id]

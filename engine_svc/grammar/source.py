@@ -1,4 +1,4 @@
-"""From a constraint to the texts of grammars for llguidance, in its Lark dialect.
+"""Converts a constraint to grammars in llguidance's Lark dialect.
 
 Format: https://github.com/guidance-ai/llguidance/blob/main/docs/syntax.md
 """
@@ -26,26 +26,26 @@ MAX_TEXT_BYTES: Final = 256 * 1024
 MAX_CHOICES: Final = 10_000
 
 _OPTIONS: Final = '\n%llguidance {"no_forcing": true}\n'
-"""The model chooses its tokens, whatever text is forced: no tokenizer has to be asked how it would spell it."""
+"""The model chooses the tokens of forced text too, so no tokenizer is needed to spell it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The grammar of a constraint, and that of its numbers (``numbers.py``), empty if they need none."""
+    """The grammar of a constraint, and the grammar of its numbers (``numbers.py``), empty if it needs none."""
 
     grammar: str
     numbers: str = ""
 
 
 def check_size(constraint: Constraint) -> None:
-    """Raises ``InvalidRequest`` for a constraint that is not worth a look."""
+    """Raises ``InvalidRequest`` for a constraint that is too large."""
     size = len(constraint.text.encode()) + sum(len(choice.encode()) for choice in constraint.choices)
     if size > MAX_TEXT_BYTES:
-        raise InvalidRequest(f"a constraint can have {MAX_TEXT_BYTES} bytes at most", param=constraint.kind)
+        raise InvalidRequest(f"a constraint can have {MAX_TEXT_BYTES} bytes at most, not {size}", param=constraint.kind)
 
 
 def source_of(constraint: Constraint) -> Source:
-    """Raises ``InvalidRequest`` for what is wrong in a way that needs no compiler to see."""
+    """Raises ``InvalidRequest`` for faults that are found without compiling."""
     schemas = _Schemas()
     try:
         grammar = _lark(constraint, schemas)
@@ -56,12 +56,12 @@ def source_of(constraint: Constraint) -> Source:
 
 @dataclass(slots=True)
 class _Schemas:
-    """Converts the schemas of one constraint, and knows afterwards whether any has numbers to be kept short."""
+    """Converts the schemas of one constraint, and records whether any may have long numbers."""
 
     have_long_numbers: bool = field(init=False, default=False)
 
     def convert(self, text: str) -> str:
-        """What follows ``%json``."""
+        """The text that follows ``%json``."""
         schema = parse_schema(text)
         check_references(schema)
         schema = closed(schema)
@@ -96,5 +96,5 @@ def _literals(choices: tuple[str, ...]) -> Iterator[str]:
         raise ValueError(f"there must be 1 to {MAX_CHOICES} choices, not {len(choices)}")
     for choice in choices:
         if not choice:
-            raise ValueError("a choice is empty")
+            raise ValueError("a choice is empty; each must have text")
         yield json.dumps(choice, ensure_ascii=False)

@@ -1,9 +1,9 @@
-"""How the names and texts of a JSON value may be spelled, as options for llguidance and changes to the schema.
+"""How names and strings of a JSON value may be spelled, as options for llguidance and changes to the schema.
 
-llguidance lets the name of an additional property be spelled with escapes: ``"\\u0061"`` passes for a name other than
-``"a"``, and whoever parses the output finds ``a`` with a value that its schema forbids. Names that match a pattern have
-one spelling only, so additional properties become properties whose names match the pattern of all other names. Where
-that cannot be done, because patterns must not overlap, ``\\u`` escapes are not allowed at all.
+llguidance allows escapes in the name of an additional property: ``"\\u0061"`` passes for a name other than ``"a"``, and
+a parser of the output finds ``a`` with a value that its schema forbids. Names that match a pattern have one spelling
+only, so additional properties become properties whose names match the pattern of all other names. Where that is
+impossible, because patterns must not overlap, ``\\u`` escapes are not allowed at all.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from engine_svc.grammar.walk import Schema, reachable, subschemas
 _Tree = dict[str, "_Tree"]
 
 _MOST_NAMES: Final = 200
-"""The pattern of all other names grows with them, and so does the time to compile it."""
+"""The size of the pattern of all other names grows with them, and so does the time to compile it."""
 _LONGEST_NAME: Final = 80
-"""It nests three times for each letter, and llguidance's reader of patterns goes to 250."""
+"""The pattern nests three levels for each letter, and llguidance's limit is 250."""
 
 WHITE_SPACE: Final = r"\x20|\n\x20{0,24}"
-"""Between two tokens of JSON: a space, or a new line with indentation. Without a bound a model can go on for ever."""
+"""Between two tokens of JSON: a space, or a newline with indentation. Unbounded, a model could go on for ever."""
 _SHORT_ESCAPES: Final = 'nrbtf\\"'
 
 _APPLICATORS: Final = ("$ref", "anyOf", "oneOf")
@@ -40,11 +40,12 @@ _END: Final = ""
 
 
 def embedded(schema: Schema) -> str:
-    """The schema as text that can follow ``%json``, with our options, which its author cannot change."""
+    """The schema as text that can follow ``%json``, with our options instead of any that it has."""
     options: dict[str, Any] = {"whitespace_pattern": WHITE_SPACE, "json_allow_general_unicode_escapes": True}
     nodes = [node for _, node in reachable(schema)]
     if any(map(_is_open, nodes)):
-        has_hidden = len(nodes) > sum(1 for _ in subschemas(schema))  # where only references say that it is a schema
+        # Places that hold schemas only because references lead to them.
+        has_hidden = len(nodes) > sum(1 for _ in subschemas(schema))
         if has_hidden or any(map(_must_not_change, nodes)):
             options["json_allowed_escapes"] = _SHORT_ESCAPES
         else:
@@ -53,7 +54,7 @@ def embedded(schema: Schema) -> str:
 
 
 def other_names(names: Iterable[str]) -> str:
-    """Matches, as a whole, every text that is none of ``names``."""
+    """A pattern that matches, as a whole, every text except ``names``."""
     tree: _Tree = {}
     for name in names:
         node = tree
@@ -64,17 +65,16 @@ def other_names(names: Iterable[str]) -> str:
 
 
 def _is_open(schema: Schema) -> bool:
-    """Whether an object may have names that are not declared, beside some that are."""
-    return _speaks_of_names(schema) and schema.get("additionalProperties", True) is not False
+    """Whether an object has declared names and may have others."""
+    return _has_names(schema) and schema.get("additionalProperties", True) is not False
 
 
-def _speaks_of_names(schema: Schema) -> bool:
+def _has_names(schema: Schema) -> bool:
     return bool(declared_names(schema)) or bool(schema.get("patternProperties"))
 
 
 def _must_not_change(schema: Schema) -> bool:
-    """Whether patterns would overlap, with the schema's own or those of a schema that it is merged with, or the text be
-    huge."""
+    """Whether our pattern would overlap with others, of this schema or of one that it is merged with, or be huge."""
     names = declared_names(schema)
     too_large = len(names) > _MOST_NAMES or max(map(len, names), default=0) > _LONGEST_NAME
     own_patterns = bool(schema.get("patternProperties")) and _is_open(schema)
@@ -83,14 +83,14 @@ def _must_not_change(schema: Schema) -> bool:
 
 
 def _would_be_repeated(schema: Schema) -> bool:
-    """Whether the schema of additional properties would be written once for each name that is only required. Nested,
-    that doubles the text with every level."""
+    """Whether the schema of additional properties would be copied for each name that is only required. Nested, that
+    doubles the text with every level."""
     others, properties = schema.get("additionalProperties"), schema.get("properties", {})
     return isinstance(others, dict) and any(name not in properties for name in schema.get("required", ()))
 
 
 def _is_merged(schema: Schema) -> bool:
-    """Whether something else must hold beside a reference or alternatives."""
+    """Whether keywords beside a reference or alternatives apply too."""
     applicators = [key for key in _APPLICATORS if key in schema]
     others = schema.keys() - _ANNOTATIONS - set(applicators[:1])
     return "allOf" in schema or (bool(applicators) and bool(others))
@@ -109,7 +109,8 @@ def _with_patterns(schema: Schema) -> Schema:
 
 
 def _others(tree: _Tree) -> str:
-    """What is no end of a name, from here: the end itself, another letter, or one of the letters and then others."""
+    """A pattern for what may follow here in none of the names: the end, another letter, or one of theirs and then
+    others."""
     letters = [letter for letter in tree if letter != _END]
     ways = [] if _END in tree else [""]
     if not letters:

@@ -1,4 +1,4 @@
-"""The memory of compiled constraints: how much all of them may take, and which are kept for requests to come."""
+"""The memory of compiled constraints: its limit, and an LRU cache for later requests."""
 
 from __future__ import annotations
 
@@ -15,22 +15,21 @@ MAX_KEPT: Final = 256
 
 
 class GrammarStore:
-    """Knows every compiled grammar that is alive. May be used from several threads.
+    """Accounts for every compiled grammar that is alive. May be used from several threads.
 
-    A grammar takes its room from before it is compiled until nothing refers to it: neither the store, which keeps the
-    last used ones, nor a request.
+    A grammar's room is reserved before it is compiled, and released when neither the cache nor a request refers to it.
     """
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._num_bytes = 0
         self._kept: OrderedDict[Constraint, CompiledGrammar] = OrderedDict()
-        # Room is given back wherever the last reference goes, also in here.
+        # Reentrant: dropping a grammar while the lock is held may release its room.
         self._lock = threading.RLock()
 
     @property
     def num_bytes(self) -> int:
-        """What all grammars take that are alive."""
+        """Of all grammars that are alive."""
         return self._num_bytes
 
     def get(self, constraint: Constraint) -> CompiledGrammar | None:
@@ -40,16 +39,16 @@ class GrammarStore:
             return self._kept.get(constraint)
 
     def keep(self, constraint: Constraint, grammar: CompiledGrammar) -> None:
-        """Keep a grammar until others push it out."""
+        """Cache a grammar until it is evicted."""
         with self._lock:
             self._kept[constraint] = grammar
             while len(self._kept) > MAX_KEPT:
                 self._kept.popitem(last=False)
 
     def room(self, constraint: Constraint, num_bytes: int) -> Room:
-        """Room for a grammar and its text, given back when the last reference to it is gone.
+        """Reserve room for a grammar and its text; it is released when the last reference to it is gone.
 
-        Raises ``InvalidRequest`` when it could never be found, ``Overloaded`` when requests hold it.
+        Raises ``InvalidRequest`` when the grammar can never fit, ``Overloaded`` when running requests hold the memory.
         """
         num_bytes += len(constraint.text) + sum(map(len, constraint.choices))
         if num_bytes > self._max_bytes:
@@ -59,12 +58,12 @@ class GrammarStore:
             while self._num_bytes + num_bytes > self._max_bytes and self._kept:
                 self._kept.popitem(last=False)
             if self._num_bytes + num_bytes > self._max_bytes:
-                raise Overloaded("the constraints of running requests fill their memory", retry_after=1.0)
+                raise Overloaded("the constraints of running requests take all memory for constraints", retry_after=1.0)
             self._num_bytes += num_bytes
         room = Room()
-        finalize(room, self._give_back, num_bytes).atexit = False
+        finalize(room, self._release, num_bytes).atexit = False
         return room
 
-    def _give_back(self, num_bytes: int) -> None:
+    def _release(self, num_bytes: int) -> None:
         with self._lock:
             self._num_bytes -= num_bytes

@@ -1,5 +1,5 @@
-"""Threads with deep stacks: llguidance goes down a schema and its references by recursion, and a stack that overflows
-ends the process."""
+"""Threads with deep stacks: llguidance is recursive over a schema and its references, and a stack overflow ends the
+process."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from typing import Any, Final, TypeAlias, TypeVar
 from weakref import finalize
 
 STACK_BYTES: Final = 64 * 1024 * 1024
-"""Room for about 20,000 levels, far more than the limits let through. Memory is taken only as it is used."""
+"""Enough for about 20,000 levels, far more than the limits allow. Memory is taken only as it is used."""
 
 T = TypeVar("T")
 _Task: TypeAlias = tuple[Future[Any], Callable[[], Any]]
 
 
 class DeepThreads:
-    """An executor that nobody waits for: a process may end while its threads, daemons, are at work.
+    """An executor of daemon threads: the process may end while they work.
 
-    They exist from the start, because the size of stacks is said for all threads that start.
+    All threads start at once, because the stack size is a setting for every thread that starts.
     """
 
     def __init__(self, count: int, name: str, *, niceness: int = 0) -> None:
-        """``niceness`` is by how much others come first, where threads can have one of their own (on Linux)."""
+        """``niceness`` is added to the threads' own where each thread has one (on Linux)."""
         self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
         usual = threading.stack_size(STACK_BYTES)
         try:
@@ -39,7 +39,7 @@ class DeepThreads:
         self._close = finalize(self, _end, self._tasks, count)
 
     def submit(self, function: Callable[[], T]) -> Future[T]:
-        """Its result or whatever it raises, unless the future is cancelled before its turn."""
+        """The result of ``function``, or what it raises; it does not run if the future is cancelled before."""
         future: Future[T] = Future()
         if self._close.alive:
             self._tasks.put((future, function))
@@ -48,17 +48,17 @@ class DeepThreads:
         return future
 
     def close(self) -> None:
-        """Let the threads end with what they are at, and cancel what waits for them."""
+        """Cancel what waits, and let the threads end after what they run."""
         self._close()
 
 
 def _work(tasks: SimpleQueue[_Task | None], niceness: int) -> None:
-    """A thread."""
+    """The main function of a thread."""
     if niceness and sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, 0, min(19, os.getpriority(os.PRIO_PROCESS, 0) + niceness))
     while task := tasks.get():
         _fulfil(*task)
-        del task  # or it would be kept until the next one comes
+        del task  # Otherwise it would be kept alive until the next one comes.
 
 
 def _fulfil(future: Future[Any], function: Callable[[], Any]) -> None:
@@ -66,7 +66,7 @@ def _fulfil(future: Future[Any], function: Callable[[], Any]) -> None:
         return
     try:
         result = function()
-    except BaseException as error:  # whoever asked is told, and the thread goes on
+    except BaseException as error:  # It belongs to the future; the thread goes on.
         future.set_exception(error)
     else:
         future.set_result(result)

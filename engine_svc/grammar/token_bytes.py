@@ -1,7 +1,4 @@
-"""The bytes of each token, from the tokenizer beside a model's weights: what a mask is made over.
-
-How they are read stands in ``modelfiles.token_table``.
-"""
+"""The bytes of each token, from the tokenizer beside a model's weights; ``modelfiles.token_table`` reads them."""
 
 from __future__ import annotations
 
@@ -15,12 +12,12 @@ from modelfiles.vocabulary_hash import UNKNOWN
 
 
 class VocabularyError(Exception):
-    """The bytes of the tokens cannot be known; the message says why."""
+    """The bytes of the tokens are unknown; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenBytes:
-    """``spelled`` holds the bytes of each id, special tokens spelled out; nothing for ids that no token has."""
+    """``spelled`` has the bytes of each id, special tokens spelled out; empty for ids without a token."""
 
     spelled: tuple[bytes, ...]
     special: frozenset[int]
@@ -50,5 +47,5 @@ def read_token_bytes(path: Path) -> TokenBytes:
 
 
 def _maskable(table: TokenTable) -> TokenBytes:
-    """Tokens that are never written are no text, as special ones."""
+    """Unused tokens are no text, like special ones."""
     return TokenBytes(table.spelled, table.special | table.unused, table.vocabulary_hash())

@@ -1,4 +1,4 @@
-"""The tokens of a model as what masks are made over, from the files beside its weights or from a file of our own."""
+"""The vocabulary of a model for masks, from the files beside its weights or from a file of ours."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class GrammarVocabulary:
-    """The tokens of a model as bytes, and what llguidance made of them.
+    """The tokens of a model as bytes, and llguidance's form of them.
 
-    ``size`` is the model's number of token ids. llguidance's own end of sequence is one beyond: which real tokens end a
-    sequence differs from request to request.
+    ``size`` is the model's number of token ids. llguidance's own end of sequence is one beyond, because the tokens that
+    end a sequence differ from request to request.
     """
 
     tokens: TokenBytes = field(repr=False)
@@ -38,7 +38,7 @@ class GrammarVocabulary:
 
 
 def load_grammar_vocabulary(source: str, size: int) -> GrammarVocabulary | None:
-    """Of ``simulated``, a folder or a GGUF file; None if its tokens cannot be known. ``size`` is the model's."""
+    """From ``simulated``, a folder or a GGUF file; None if its tokens are unknown. ``size`` is the model's."""
     try:
         tokens = simulated_tokens() if source in ("", MODEL_NAME) else read_token_bytes(Path(source))
     except VocabularyError as error:
@@ -48,7 +48,7 @@ def load_grammar_vocabulary(source: str, size: int) -> GrammarVocabulary | None:
 
 
 def vocabulary_of(tokens: TokenBytes, size: int) -> GrammarVocabulary:
-    """Cut or filled up to the model's size. Takes a second for 150,000 tokens."""
+    """Truncated or padded to the model's size. Takes a second for 150,000 tokens."""
     padding = (b"",) * (size - len(tokens.spelled))
     special = frozenset(token_id for token_id in tokens.special if token_id < size)
     tokens = TokenBytes((*tokens.spelled, *padding)[:size], special, tokens.vocabulary_hash)
@@ -56,13 +56,13 @@ def vocabulary_of(tokens: TokenBytes, size: int) -> GrammarVocabulary:
 
 
 def write_tokens(tokens: TokenBytes, path: Path) -> None:
-    """Keep tokens in a file for ``read_tokens``: JSON, where each byte is the character of the same number."""
+    """Write a file for ``read_tokens``: JSON, where each byte is the character with its number."""
     spelled = [token.decode(_BYTE_FOR_BYTE) for token in tokens.spelled]
     path.write_text(json.dumps({"spelled": spelled, "special": sorted(tokens.special)}), encoding="ascii")
 
 
 def read_tokens(path: Path) -> TokenBytes:
-    """What ``write_tokens`` wrote."""
+    """Read a file of ``write_tokens``."""
     content = json.loads(path.read_text(encoding="ascii"))
     return TokenBytes(
         tuple(token.encode(_BYTE_FOR_BYTE) for token in content["spelled"]), frozenset(content["special"])
@@ -70,7 +70,7 @@ def read_tokens(path: Path) -> TokenBytes:
 
 
 class _ForLlguidance(TokenizerWrapper):
-    """What llguidance asks of a tokenizer. It is never made to tokenize, because grammars are compiled not to force."""
+    """llguidance's interface of a tokenizer. It never tokenizes, because grammars have the option ``no_forcing``."""
 
     def __init__(self, tokens: TokenBytes) -> None:
         self.is_tokenizer_wrapper = True

@@ -1,4 +1,4 @@
-"""Ways through a JSON Schema: to the schemas that stand in it, and to those that its references lead to.
+"""Walks over a JSON Schema: the schemas in it, and the targets of its references.
 
 Linear in the size of the schema, and without recursion.
 """
@@ -13,7 +13,7 @@ Schema: TypeAlias = dict[str, Any]
 _Place: TypeAlias = tuple[str, Any]
 
 _LONGEST_PLACE: Final = 200
-"""What is said of a place; names can be long."""
+"""Characters of a place or name in an error; names can be long."""
 
 _ONE_SCHEMA: Final = ("items", "additionalItems", "additionalProperties")
 _SCHEMA_LISTS: Final = ("prefixItems", "allOf", "anyOf", "oneOf", "items")
@@ -26,12 +26,12 @@ def subschemas(schema: Schema) -> Iterator[tuple[str, Schema]]:
 
 
 def reachable(schema: Schema) -> Iterator[tuple[str, Schema]]:
-    """The same, and whatever else references lead to, wherever it stands: each place once."""
+    """The same, and all targets of references, wherever they are; each once."""
     return _walk(schema, lambda node: [*_parts(node), *_target(schema, node.get("$ref"))])
 
 
 def resolve(schema: Schema, reference: str) -> Any:
-    """What a reference leads to. Raises ``ValueError`` naming it if that is nothing, or outside the schema."""
+    """The target of a reference. Raises ``ValueError`` with the reference if there is none, or not in the schema."""
     if reference != "#" and not reference.startswith("#/"):
         raise ValueError(f"$ref {said(reference)} is not supported: only references into the schema, `#/...`, are")
     target: Any = schema
@@ -45,7 +45,7 @@ def resolve(schema: Schema, reference: str) -> Any:
 
 
 def said(text: str) -> str:
-    """What a client wrote as an error names it."""
+    """A client's text as errors quote it, shortened."""
     return repr(text[:_LONGEST_PLACE])
 
 
@@ -64,7 +64,7 @@ def _walk(schema: Schema, parts: Callable[[Schema], list[_Place]]) -> Iterator[t
 
 
 def _parts(schema: Schema) -> list[_Place]:
-    """What is a schema in a schema, one level down."""
+    """The schemas in a schema, one level down."""
     parts: list[_Place] = [(key, schema[key]) for key in _ONE_SCHEMA if key in schema]
     for key in _SCHEMA_LISTS:
         if isinstance(children := schema.get(key), list):
@@ -76,7 +76,7 @@ def _parts(schema: Schema) -> list[_Place]:
 
 
 def _target(schema: Schema, reference: Any) -> list[_Place]:
-    """The place that a reference leads to; none if it leads nowhere, of which ``check_references`` speaks."""
+    """The target of a reference; none if it does not resolve, which ``check_references`` reports."""
     try:
         return [(reference[:_LONGEST_PLACE], resolve(schema, reference))] if isinstance(reference, str) else []
     except ValueError:

@@ -1,11 +1,11 @@
-"""A child process that does as it is told; see ``test_child_process.py``."""
+"""A child process with commands for tests; see ``test_child_process.py``."""
 
 from __future__ import annotations
 
 import os
 import time
 
-from svclib.child_process import serve
+from svclib.child_server import serve
 
 MEMORY_BYTES = 256 * 1024 * 1024
 

@@ -51,7 +51,7 @@ def test_answers(shared: ChildPool, message: bytes) -> None:
     assert shared.call(b"echo " + message, PROBE_POLICY) == message
 
 
-def test_messages_may_be_larger_than_what_a_socket_holds(shared: ChildPool) -> None:
+def test_messages_may_be_larger_than_a_socket_buffer(shared: ChildPool) -> None:
     message = os.urandom(10_000_000)
     assert shared.call(b"echo " + message, PROBE_POLICY) == message
 
@@ -82,7 +82,7 @@ def test_a_child_killed_between_calls_is_replaced(pool: ChildPool) -> None:
     assert pool.call(b"echo x", PROBE_POLICY) == b"x"
 
 
-def test_a_fault_of_the_work_is_named_and_ends_the_child(pool: ChildPool) -> None:
+def test_an_exception_is_named_and_ends_the_child(pool: ChildPool) -> None:
     pid = pid_of(pool)
     with pytest.raises(ChildDied, match="ValueError"):
         pool.call(b"nonsense", PROBE_POLICY)
@@ -97,7 +97,7 @@ def test_memory_is_limited(pool: ChildPool) -> None:
         pool.call(b"allocate %d" % large, PROBE_POLICY)
 
 
-def test_calls_run_side_by_side_in_several_children() -> None:
+def test_calls_run_concurrently_in_several_children() -> None:
     pool = ChildPool(2, MODULE)
     with ThreadPoolExecutor(3) as threads:
         slow = threads.submit(pool.call, b"sleep 1000", PROBE_POLICY)
@@ -107,7 +107,7 @@ def test_calls_run_side_by_side_in_several_children() -> None:
             slow.result()
 
 
-def test_a_child_that_is_ready_comes_before_one_that_starts() -> None:
+def test_a_ready_child_is_called_before_one_that_starts() -> None:
     pool = ChildPool(2, MODULE)
     with ThreadPoolExecutor(2) as threads:
         list(threads.map(lambda _: pool.call(b"sleep 0.5", PROBE_POLICY), range(2)))
@@ -117,7 +117,7 @@ def test_a_child_that_is_ready_comes_before_one_that_starts() -> None:
     pool.close()
 
 
-def test_close_kills_what_runs_and_refuses_what_waits_or_comes_later(pool: ChildPool) -> None:
+def test_close_kills_running_calls_and_refuses_waiting_and_later_ones(pool: ChildPool) -> None:
     pid = pid_of(pool)
     with ThreadPoolExecutor(2) as threads:
         calls = [threads.submit(pool.call, b"sleep 1000", 1000.0) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""Short ways to say what a test of constraints starts from, and to ask a matcher about texts."""
+"""Helpers: constraints in short, and what matchers allow, as text."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from protos import simulated
 
 EOS = simulated.EOS_TOKEN_ID
 START, CLOSE = 300, 301
-"""Tags of the thinking, as tokens of their own."""
+"""Reasoning tags, as single tokens."""
 WORDS = ("</thi", "nk>", "nk>{", "nk>\n\n", '{"', '":', "yes", "no", " ", "ya", "ye")
-"""Tokens from 310 on, besides one for each byte."""
+"""Tokens from 310 on, beside those of single bytes."""
 
 
 def word(text: str) -> int:
@@ -53,12 +53,12 @@ def matcher(
 
 
 def spelled(text: str) -> list[int]:
-    """A text in tokens of one byte."""
+    """A text in single-byte tokens."""
     return list(text.encode())
 
 
 def accepts(constraint: Constraint | CompiledGrammar, text: str) -> bool:
-    """Whether an output may be this text as a whole, looking at every mask on the way."""
+    """Whether the masks allow this text as a whole output."""
     grammar = constraint if isinstance(constraint, CompiledGrammar) else compiled(constraint)
     matcher = grammar.matcher((EOS,), (EOS,))
     token_ids = spelled(text)
@@ -71,13 +71,13 @@ def accepts(constraint: Constraint | CompiledGrammar, text: str) -> bool:
 
 
 def text_of(token_ids: Iterable[int]) -> str:
-    """What tokens say, words and single bytes."""
+    """The text of tokens, words and single bytes."""
     words = {word(text): text.encode() for text in WORDS}
     return b"".join(words.get(token_id) or bytes([token_id]) for token_id in token_ids).decode()
 
 
 def texts_of(mask: Mask | None) -> set[str]:
-    """What a mask allows, special tokens as ``<eos>`` and the like, incomplete characters left out."""
+    """The texts that a mask allows; special tokens as ``<eos>``, bytes of longer characters left out."""
     assert mask is not None
     names = {EOS: "<eos>", START: "<think>", CLOSE: "</think>"} | {word(text): text for text in WORDS}
     return {names.get(n, chr(n) if n < 128 else "") for n in mask.nonzero()[0].tolist()} - {""}
@@ -88,7 +88,7 @@ def letters(text: str) -> set[str]:
 
 
 def ids(*parts: int | str) -> list[int]:
-    """An output of tokens and texts, texts in tokens of one byte."""
+    """An output of tokens and texts, texts in single-byte tokens."""
     return [token_id for part in parts for token_id in (_part(part))]
 
 

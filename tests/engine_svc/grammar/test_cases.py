@@ -1,4 +1,4 @@
-"""What constraints must allow, must forbid, and must refuse, in short."""
+"""Constraints and texts: allowed, forbidden, and constraints that are refused."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def nested(depth: int) -> dict[str, Any]:
 
 
 def chained(links: int, depth: int) -> dict[str, Any]:
-    """Definitions that lead from one to the next, each from so deep in itself."""
+    """A chain of definitions, each with its reference at this depth."""
     definitions: dict[str, Any] = {f"d{links}": {"type": "null"}}
     for number in range(links):
         inner: dict[str, Any] = {"$ref": f"#/$defs/d{number + 1}"}
@@ -62,7 +62,7 @@ def chained(links: int, depth: int) -> dict[str, Any]:
 
 
 def repeated_types(depth: int) -> dict[str, Any]:
-    """Whoever looked into the property once for each type would look 8 times as often with every level."""
+    """Visiting the property once for each type would take 8 times as many visits with every level."""
     inner: dict[str, Any] = {"$ref": "#"}
     for _ in range(depth):
         inner = {"type": ["object"] * 8, "properties": {"a": inner}, "required": ["a"]}
@@ -70,23 +70,23 @@ def repeated_types(depth: int) -> dict[str, Any]:
 
 
 def only_required(depth: int, names: tuple[str, ...] = ("a", "b")) -> dict[str, Any]:
-    """Whoever wrote the additional properties out for each name would write three times as much with every level."""
+    """Copying the schema of additional properties for each name would triple the text with every level."""
     inner: dict[str, Any] = {"type": "null"}
     for _ in range(depth):
         inner = {"required": list(names), "additionalProperties": inner}
     return inner
 
 
-def looked_at_in_vain(links: int, width: int) -> dict[str, Any]:
-    """Definitions that lead from one to the next, each after so many schemas that have to be looked at again."""
+def visited_in_vain(links: int, width: int) -> dict[str, Any]:
+    """A chain of definitions, each after ``width`` schemas that are visited again in every round."""
     definitions: dict[str, Any] = {f"d{links}": {"type": "null"}}
     for number in range(links):
         definitions[f"d{number}"] = {"allOf": [{}] * width + [{"$ref": f"#/$defs/d{number + 1}"}]}
     return {"$ref": "#/$defs/d0", "$defs": definitions}
 
 
-def one_in_many_spellings(count: int, width: int) -> dict[str, Any]:
-    """References that are written differently, all of them to the same large schema."""
+def one_target_in_many_spellings(count: int, width: int) -> dict[str, Any]:
+    """References with different spellings, all to the same large schema."""
     letters = [(letter, f"%{ord(letter):02x}") for letter in "definitions"]
     names = ["".join(spelling) for spelling in islice(product(*letters), count)]
     large: dict[str, Any] = {"properties": {f"a{number}": {} for number in range(width)}}
@@ -192,7 +192,7 @@ def test_forbidden(value: Any, text: str) -> None:
         (chained(40, 55), "2000 levels"),
         (chained(65, 0), "more than 64 times"),
         (chained(501, 0), "500 different references"),
-        (looked_at_in_vain(60, 1000), "too large for its references"),
+        (visited_in_vain(60, 1000), "too large for its references"),
         (repeated_types(30), "nothing but itself"),
         ({"$ref": "#/x", "x": {"$ref": "#/x"}}, "nothing but itself"),
         ({"$ref": "#/x", "x": {"type": "string", "pattern": "[a&&b]"}}, "must be escaped"),
@@ -234,19 +234,19 @@ def test_refused(value: Any, reason: str) -> None:
         only_required(60),
         only_required(30, ("a",)),
         {"type": ["array"] * 20_000, "prefixItems": [{"$ref": "#"}] * 5_000, "minItems": 5_001},
-        looked_at_in_vain(60, 10),
-        looked_at_in_vain(60, 1000),
-        one_in_many_spellings(500, 1000),
+        visited_in_vain(60, 10),
+        visited_in_vain(60, 1000),
+        one_target_in_many_spellings(500, 1000),
         {"$ref": "#" + "/x" * 100_000},
     ],
 )
-def test_what_is_large_compiles_fast_or_is_refused(value: Any) -> None:
+def test_large_schemas_compile_fast_or_are_refused(value: Any) -> None:
     started = monotonic()
     try:
         compiled(schema(value))
     except InvalidRequest:
         assert value is not LARGE
-    assert monotonic() - started < 20  # it takes a tenth of a second; what hangs takes for ever
+    assert monotonic() - started < 20  # It takes a tenth of a second, or would never end.
 
 
 def test_options_of_the_compiler_in_a_schema_change_nothing() -> None:

@@ -1,4 +1,4 @@
-"""Objects are closed as a whole, and what is valid by the closed schema is valid by the schema."""
+"""Objects are closed as a whole, and a value that is valid by the closed schema is valid by the original."""
 
 from __future__ import annotations
 
@@ -101,12 +101,12 @@ def test_objects_are_closed_as_a_whole(value: dict[str, Any], good: list[str], b
     assert json.dumps(value) == before
 
 
-def test_what_only_looks_like_a_schema_is_left_alone() -> None:
+def test_schemas_inside_constants_and_annotations_do_not_change() -> None:
     value = {"const": A, "enum": [A], "default": A, "examples": [A]}
     assert closed(value) == value
 
 
-def test_a_key_of_ours_in_the_schema_is_no_trouble() -> None:
+def test_our_key_may_occur_in_the_schema() -> None:
     value = DEFINED | {"$ref": "#/$defs/AB", "pellucid-open": {"0": {"type": "null"}}}
     assert accepts(schema(value), '{"a":1,"b":1}')
 
@@ -119,7 +119,7 @@ def test_many_references_to_one_large_schema_copy_it_once() -> None:
 
 @settings(max_examples=200)
 @given(constraint=SCHEMAS, values=st.lists(VALUES, min_size=5, max_size=15))
-def test_nothing_is_added(constraint: dict[str, Any], values: list[Any]) -> None:
+def test_a_closed_schema_accepts_nothing_more(constraint: dict[str, Any], values: list[Any]) -> None:
     open_, narrow = jsonschema.Draft202012Validator(constraint), jsonschema.Draft202012Validator(closed(constraint))
     for value in values:
         assert open_.is_valid(value) or not narrow.is_valid(value)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from engine_svc.constraint import Constraint, Thinking
-from engine_svc.grammar.compiler import MAX_WAITING, GrammarCompiler
+from engine_svc.grammar.compiler import GrammarCompiler
+from engine_svc.grammar.limits import MAX_WAITING
 from engine_svc.grammar.panics import Panic
 from engine_svc.grammar.token_bytes import simulated_tokens
 from engine_svc.grammar.vocabulary import load_grammar_vocabulary, vocabulary_of
@@ -47,14 +48,14 @@ async def test_many_at_once() -> None:
     assert all(one.grammar is not None for one in attached)
 
 
-async def test_more_than_can_wait_are_sent_away_until_there_is_room() -> None:
+async def test_too_many_waiting_constraints_are_refused() -> None:
     waiting = [compiler().attach(request(choice(f"new text {n}"))) for n in range(MAX_WAITING + 3)]
     found = await asyncio.gather(*waiting, return_exceptions=True)
     assert [type(one) for one in found] == [Request] * MAX_WAITING + [Overloaded] * 3
     assert (await compiler().attach(request(choice("a")))).grammar is not None
 
 
-async def test_leaving_gives_the_place_back() -> None:
+async def test_a_cancelled_request_no_longer_counts_as_waiting() -> None:
     own = GrammarCompiler(vocabulary_of(simulated_tokens(), 300))
     leaving = [asyncio.ensure_future(own.attach(request(choice(f"text {n}")))) for n in range(MAX_WAITING)]
     await asyncio.sleep(0)
@@ -69,15 +70,15 @@ async def test_a_wrong_one_is_refused() -> None:
         await compiler().attach(request(choice("")))
 
 
-async def test_thinking_that_nothing_could_close_is_refused() -> None:
-    nameless = 329  # one of the ids up to the model's size that no token has
+async def test_reasoning_without_text_at_its_end_is_refused() -> None:
+    nameless = 329  # An id below the model's size that has no token.
     with pytest.raises(InvalidRequest) as caught:
         await compiler().attach(request(choice("a"), Thinking(True, (), (nameless,))))
     assert caught.value.param == "reasoning_end_token_ids"
     assert (await compiler().attach(request(choice("a"), Thinking(True, (), (nameless, ord(".")))))).grammar is not None
 
 
-async def test_a_panic_is_a_fault_of_its_request_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_panic_fails_only_its_own_request(monkeypatch: pytest.MonkeyPatch) -> None:
     own = GrammarCompiler(vocabulary_of(simulated_tokens(), 300))
     with monkeypatch.context() as patch:
         patch.setattr("engine_svc.grammar.building.LLMatcher", panicking)
@@ -110,7 +111,7 @@ def test_the_simulated_models_vocabulary(source: str) -> None:
     assert vocabulary.tokens == simulated_tokens()
 
 
-def test_a_vocabulary_is_cut_or_filled_up_to_the_models_size(tmp_path: Path) -> None:
+def test_a_vocabulary_is_truncated_or_padded_to_the_models_size(tmp_path: Path) -> None:
     added = [{"id": 5, "content": "<end>", "special": True}]
     source = str(folder(tmp_path, BYTE_LEVEL | {"added_tokens": added}))
     (tmp_path / "config.json").write_text("{}")

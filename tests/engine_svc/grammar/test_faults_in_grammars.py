@@ -1,4 +1,4 @@
-"""A fault in one of a grammar's schemas is placed, so that whoever wrote the grammar can tell whose it is."""
+"""An error in one of a grammar's schemas has the number of the schema in its param."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ def follower(constraint: Constraint) -> Follower:
     return Follower(compiled(constraint).start)
 
 
-def test_a_text_may_be_longer_than_a_matcher_remembers() -> None:
+def test_a_text_may_use_more_lexer_states_than_a_matcher_has() -> None:
     one, text = follower(schema({"type": "string", "maxLength": 20_000})), spelled('"' + "x" * 20_000 + '"')
     for start in range(0, len(text), 50):
         one.read(text[start : start + 50])
@@ -35,7 +35,7 @@ def test_what_the_grammar_does_not_allow_is_a_fault() -> None:
         follower(Constraint("regex", "ab")).read(spelled("ac"))
 
 
-def test_looking_ahead_changes_nothing() -> None:
+def test_looking_ahead_does_not_change_the_follower() -> None:
     one = follower(Constraint("regex", "abc"))
     one.read(spelled("a"))
     ahead = one.ahead(spelled("bc"))

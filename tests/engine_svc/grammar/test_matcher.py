@@ -38,12 +38,12 @@ def test_nothing_follows_what_is_complete() -> None:
     assert one.allowed(spelled("yes"), may_end=True) is None
 
 
-def test_tokens_of_several_letters_count_as_their_letters() -> None:
+def test_a_token_of_several_letters_matches_like_its_letters() -> None:
     assert texts_of(matcher(choice("yes", "ya")).allowed([], may_end=True)) == {"y", "ye", "yes", "ya"}
     assert matcher(choice("yes")).is_over([word("yes")])
 
 
-def test_a_matcher_made_anew_knows_what_the_old_one_knew() -> None:
+def test_a_new_matcher_has_the_same_mask_for_the_same_output() -> None:
     constraint = schema({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})
     output, old = spelled('{"a": 12'), matcher(constraint)
     for count in range(len(output)):
@@ -54,7 +54,7 @@ def test_a_matcher_made_anew_knows_what_the_old_one_knew() -> None:
     assert known.tolist() == anew.tolist()
 
 
-def test_siblings_do_not_disturb_each_other() -> None:
+def test_matchers_of_one_grammar_are_independent() -> None:
     grammar = compiled(choice("ab", "cd"))
     first, second = grammar.matcher((EOS,), (EOS,)), grammar.matcher((EOS,), (EOS,))
     first.allowed(spelled("a"), may_end=True)
@@ -62,12 +62,12 @@ def test_siblings_do_not_disturb_each_other() -> None:
     assert texts_of(first.allowed(spelled("a"), may_end=True)) == {"b"}
 
 
-def test_every_end_of_the_request_ends_what_may_end() -> None:
+def test_stop_tokens_are_allowed_where_the_output_is_complete() -> None:
     mask = matcher(schema({"type": "integer"}), ends=(EOS, ord("x"))).allowed(spelled("1"), may_end=True)
     assert texts_of(mask) == DIGITS | {"<eos>", "x"}
 
 
-def test_min_tokens_and_ignored_ends_hold_as_long_as_there_is_something_to_say() -> None:
+def test_without_may_end_or_ends_the_output_goes_on_while_it_can() -> None:
     number = schema({"type": "integer"})
     assert texts_of(matcher(number).allowed(spelled("1"), may_end=False)) == DIGITS
     assert texts_of(matcher(number, ends=()).allowed(spelled("1"), may_end=True)) == DIGITS
@@ -75,18 +75,18 @@ def test_min_tokens_and_ignored_ends_hold_as_long_as_there_is_something_to_say()
     assert matcher(choice("yes"), ends=()).allowed(spelled("yes"), may_end=True) is None
 
 
-def test_a_stop_token_that_is_the_only_way_on_is_taken_as_text_before_min_tokens() -> None:
+def test_a_stop_token_that_is_the_only_allowed_text_is_allowed_before_min_tokens() -> None:
     one = matcher(choice("yes"), ends=(ord("e"),))
     assert texts_of(one.allowed(spelled("y"), may_end=False)) == {"e"}
 
 
-def test_what_the_mask_forbids_ends_the_request_with_an_error() -> None:
+def test_a_forbidden_token_ends_the_request_with_an_error() -> None:
     with pytest.raises(InvalidRequest, match="cannot be followed") as caught:
         matcher(choice("yes")).allowed(spelled("n"), may_end=True)
     assert caught.value.param == "choice"
 
 
-def test_thinking_is_free_but_may_not_be_the_end() -> None:
+def test_reasoning_is_unconstrained_but_cannot_end_the_output() -> None:
     one = compiled(choice("yes"), thinking=OPEN).matcher((EOS,), (EOS, ord("x")))
     mask = one.allowed(spelled("hm"), may_end=True)
     assert mask is not None
@@ -95,19 +95,19 @@ def test_thinking_is_free_but_may_not_be_the_end() -> None:
     assert not one.is_over(spelled("hm"))
 
 
-def test_stop_tokens_in_the_thinking_wait_for_min_tokens() -> None:
+def test_stop_tokens_during_reasoning_wait_for_min_tokens() -> None:
     one = compiled(choice("yes"), thinking=OPEN).matcher((EOS,), (EOS, ord("x")))
     assert "x" not in texts_of(one.allowed(spelled("hm"), may_end=False))
     assert "x" in texts_of(one.allowed(spelled("hm"), may_end=True))
 
 
-def test_the_constraint_begins_behind_the_thinking() -> None:
+def test_the_constraint_begins_after_reasoning_ends() -> None:
     one = compiled(choice("yes"), thinking=OPEN).matcher((EOS,), (EOS,))
     assert texts_of(one.allowed(ids("no ", CLOSE), may_end=True)) == {"y", "ye", "yes"}
     assert one.is_over(ids("no ", CLOSE, "yes"))
 
 
-def test_an_undecided_output_thinks_or_obeys() -> None:
+def test_an_output_begins_with_reasoning_or_with_the_constraint() -> None:
     one = compiled(choice("yes"), thinking=UNDECIDED).matcher((EOS,), (EOS,))
     assert texts_of(one.allowed([], may_end=True)) == {"y", "ye", "yes", "<think>"}
     assert texts_of(one.allowed(spelled("y"), may_end=True)) == {"e"}
@@ -116,7 +116,7 @@ def test_an_undecided_output_thinks_or_obeys() -> None:
     assert texts_of(thinking.allowed([START, CLOSE], may_end=True)) == {"y", "ye", "yes"}
 
 
-def test_a_tag_of_several_tokens_is_opened_as_a_whole() -> None:
+def test_an_opening_tag_of_several_tokens() -> None:
     thinking = Thinking(False, tuple(spelled("<t>")), (CLOSE,))
     one = compiled(choice("yes"), thinking=thinking).matcher((EOS,), (EOS,))
     assert texts_of(one.allowed([], may_end=True)) == {"y", "ye", "yes", "<"}
@@ -124,7 +124,7 @@ def test_a_tag_of_several_tokens_is_opened_as_a_whole() -> None:
     assert "!" in texts_of(one.allowed(spelled("<t>"), may_end=True))
 
 
-def test_a_tag_and_the_constraint_may_begin_alike() -> None:
+def test_the_opening_tag_and_the_constraint_may_share_a_prefix() -> None:
     thinking = Thinking(False, tuple(spelled("<t>")), (CLOSE,))
     grammar = compiled(choice("<yes>"), thinking=thinking)
     obeying, thinks = grammar.matcher((EOS,), (EOS,)), grammar.matcher((EOS,), (EOS,))
@@ -150,13 +150,15 @@ def test_the_closing_tag_may_be_spelled_in_any_way(closing: list[int], next_text
     assert texts_of(one.allowed(ids("so", *closing), may_end=True)) == next_texts
 
 
-def test_what_sticks_to_the_closing_tag_must_match() -> None:
+def test_text_after_the_closing_tag_in_the_same_token_must_match() -> None:
     one = compiled(choice("yes"), thinking=IN_WORDS).matcher((EOS,), (EOS,))
     with pytest.raises(InvalidRequest, match="cannot be followed"):
         one.allowed(ids(word("</thi"), word("nk>{")), may_end=True)
 
 
-def test_what_is_too_complex_before_it_is_decided_is_told_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_constraint_too_complex_within_the_opening_tag_is_an_error_with_its_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("engine_svc.grammar.building._limits", lambda: LLParserLimits(step_lexer_fuel=5))
     thinking = Thinking(False, tuple(spelled("<t>")), (CLOSE,))
     one = compiled(Constraint("regex", "<(a|b|c|<){1,50}xyz"), thinking=thinking).matcher((EOS,), (EOS,))

@@ -1,4 +1,4 @@
-"""Numbers come to an end, wherever in an answer they are."""
+"""Numbers are bounded, wherever in an output they are."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CALLS = 'start: "<call>" %json {"properties": {"x": {"type": "number"}}, "requir
 
 
 @pytest.mark.parametrize("number", ["1" * 17, "-" + "9" * 17, "0." + "1" * 17, "123." + "0" * 14, "1e308", "-1.5E-324"])
-def test_short_numbers_are_written(number: str) -> None:
+def test_short_numbers_are_allowed(number: str) -> None:
     assert accepts(schema(NUMBER), number)
     assert accepts(Constraint("json_object"), f'{{"a":[{number},{number}]}}')
     assert accepts(Constraint("grammar", CALLS), f'<call>{{"x": {number}}}</call>')
@@ -28,7 +28,7 @@ def test_short_numbers_are_written(number: str) -> None:
 @pytest.mark.parametrize(
     "number", ["1" * 18, "-" + "9" * 18, "0." + "1" * 18, "123." + "0" * 15, "1e1234", "1" * 17 + ".0"]
 )
-def test_long_numbers_are_not(number: str) -> None:
+def test_long_numbers_are_forbidden(number: str) -> None:
     assert not accepts(schema(NUMBER), number)
     assert not accepts(Constraint("json_object"), f'{{"a":[{number}]}}')
     assert not accepts(Constraint("grammar", CALLS), f'<call>{{"x": {number}}}</call>')
@@ -39,21 +39,21 @@ def test_every_double_can_be_written(number: float) -> None:
     assert accepts(compiled(schema(NUMBER)), json.dumps(number))
 
 
-def test_bounded_decimals_end() -> None:
-    """An input of a report: a model goes on with digits between these two until it is cut off."""
+def test_decimals_between_bounds_end() -> None:
+    """From a bug report: between these bounds a model writes digits until it is cut off."""
     between = {"type": "number", "minimum": 0.5, "maximum": 0.75}
     assert accepts(schema(between), "0.5" + "0" * 16)
     assert not accepts(schema(between), "0.5" + "0" * 17)
 
 
-def test_texts_and_what_surrounds_json_may_have_long_numbers() -> None:
+def test_strings_and_text_around_json_may_have_long_numbers() -> None:
     assert accepts(schema({"items": {"type": ["string", "number"]}}), f'["{"7" * 40}\\"8",1]')
     assert accepts(Constraint("json_object"), f'{{"{"1" * 30}":"{"2" * 30}"}}')
     assert accepts(Constraint("grammar", CALLS), "pi is 3." + "1415926535" * 5)
     assert accepts(Constraint("regex", "[0-9]{40}"), "3" * 40)
 
 
-def test_a_schema_that_wants_a_long_number_gets_it() -> None:
+def test_a_constant_may_be_a_long_number() -> None:
     value = 2**60
     assert accepts(schema({"const": value}), str(value))
     assert accepts(schema({"properties": {"a": {"enum": [value]}, "b": NUMBER}}), f'{{"a":{value},"b":1}}')
@@ -63,7 +63,7 @@ def test_a_schema_that_wants_a_long_number_gets_it() -> None:
     "value",
     [{"type": "string"}, {"type": "integer", "minimum": 0, "maximum": 9}, {"enum": [1]}, {"anyOf": [{"type": "null"}]}],
 )
-def test_where_no_number_is_long_nothing_is_added(value: dict[str, Any]) -> None:
+def test_a_schema_without_long_numbers_has_no_second_grammar(value: dict[str, Any]) -> None:
     assert not may_have_long_numbers(value)
     assert source_of(schema(value)).numbers == ""
 
@@ -83,5 +83,5 @@ def test_where_no_number_is_long_nothing_is_added(value: dict[str, Any]) -> None
         {"anyOf": [{"type": "null"}, {"$ref": "#/x"}], "x": NUMBER},
     ],
 )
-def test_elsewhere_numbers_are_kept_short(value: dict[str, Any]) -> None:
+def test_schemas_that_may_have_long_numbers(value: dict[str, Any]) -> None:
     assert may_have_long_numbers(value)

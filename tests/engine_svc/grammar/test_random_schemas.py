@@ -84,7 +84,7 @@ SCHEMAS = st.recursive(
 
 @settings(max_examples=250)
 @given(constraint=SCHEMAS, values=st.lists(VALUES, min_size=5, max_size=15))
-def test_a_schema_is_understood_or_refused(constraint: dict[str, Any], values: list[Any]) -> None:
+def test_a_grammar_agrees_with_jsonschema_or_is_refused(constraint: dict[str, Any], values: list[Any]) -> None:
     try:
         grammar = compiled(schema(constraint))
     except InvalidRequest:
@@ -113,6 +113,6 @@ NONSENSE = st.recursive(
 
 @settings(max_examples=500)
 @given(nonsense=st.dictionaries(KEYWORDS, NONSENSE, max_size=6))
-def test_nonsense_is_understood_or_refused(nonsense: dict[str, Any]) -> None:
+def test_nonsense_compiles_or_is_refused(nonsense: dict[str, Any]) -> None:
     with suppress(InvalidRequest):
         compiled(schema(nonsense))

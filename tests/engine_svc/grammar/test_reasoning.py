@@ -18,7 +18,7 @@ def gate(thinking: Thinking) -> ThinkingGate:
 
 
 @given(output=outputs)
-def test_the_first_closing_tag_ends_the_thinking(output: list[int]) -> None:
+def test_the_first_closing_tag_ends_the_reasoning(output: list[int]) -> None:
     text = b"".join(SPELLED[token_id] for token_id in output)
     before, tag, behind = text.partition(b"</think>")
     found = gate(OPEN).position(output)

@@ -25,7 +25,7 @@ ITSELF: dict[str, Any] = {"$ref": "#"}
         {"const": {"$ref": "http://example.invalid"}},
     ],
 )
-def test_what_has_a_finite_value(schema: dict[str, Any]) -> None:
+def test_schemas_with_a_finite_value(schema: dict[str, Any]) -> None:
     check_references(schema)
 
 
@@ -43,7 +43,7 @@ def test_what_has_a_finite_value(schema: dict[str, Any]) -> None:
         {"properties": {"a": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"$ref": "#/$defs/a"}}},
     ],
 )
-def test_what_has_none(schema: dict[str, Any]) -> None:
+def test_schemas_without_a_finite_value(schema: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="nothing but itself"):
         check_references(schema)
 
@@ -59,11 +59,11 @@ def test_what_has_none(schema: dict[str, Any]) -> None:
         ("", "only references into the schema"),
     ],
 )
-def test_where_a_reference_may_not_lead(reference: str, reason: str) -> None:
+def test_references_that_do_not_resolve(reference: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         check_references({"$ref": reference, "$defs": {"a": {"type": "null"}}, "enum": [1]})
 
 
-def test_an_identifier_inside_would_change_where_references_lead() -> None:
+def test_an_identifier_inside_would_change_the_base_of_references() -> None:
     with pytest.raises(ValueError, match=r"\$id beside references"):
         check_references({"properties": {"a": {"$id": "http://x/y", "$ref": "#"}}})

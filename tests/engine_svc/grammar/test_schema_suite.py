@@ -32,7 +32,7 @@ NOT_WRITTEN = {
     ("bignum", "a bignum is a number"),
     ("bignum", "a negative bignum is a number"),
 }
-"""Valid, and yet not for a model to write: members that no schema speaks of, and more than 17 digits."""
+"""Valid, but not allowed: properties that no schema declares, and more than 17 digits."""
 
 DOCUMENTATION = (Path(__file__).parents[3] / "docs" / "structured-output.md").read_text()
 FIGURES = re.compile(r"Of (\d+) groups (\d+) compile and are right about all their (\d+) instances; (\d+) are refused")

@@ -1,4 +1,4 @@
-"""A small real model, which would rather chat, answers fifty schemas of fifty with JSON that is valid by them."""
+"""A small real model answers all fifty schemas with valid JSON."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ OPEN: dict[str, Any] = {
         "type": "object",
     },
 }
-"""Open by JSON Schema, or without an end to their digits: a small model would go on until it is cut off."""
+"""Open by JSON Schema, or with unbounded digits: a small model would go on until it is cut off."""
 ALL = SCHEMAS | OPEN
 
 
 @pytest.fixture(scope="module")
 def answers(smollm2: Path) -> dict[str, tuple[Answer, str]]:
-    """What the model said about each schema, all of them at once."""
+    """The model's answers to all schemas, in one batch."""
     tokenizer, ends = load_text(str(smollm2)).tokenizer, read_vocabulary(smollm2).turn_ends
     runner = load(str(smollm2), dtype="auto", block_size=16, num_blocks=1024, num_threads=None)
     compiler = GrammarCompiler(load_grammar_vocabulary(str(smollm2), runner.info.vocab_size))

@@ -41,7 +41,7 @@ def options(schema: dict[str, Any]) -> dict[str, Any]:
         {"$ref": "#/elsewhere", "elsewhere": OPEN},
     ],
 )
-def test_where_names_could_pass_for_others_nothing_is_escaped(schema: dict[str, Any]) -> None:
+def test_no_unicode_escapes_where_names_could_be_mistaken(schema: dict[str, Any]) -> None:
     assert "u" not in options(schema)["json_allowed_escapes"]
 
 
@@ -53,7 +53,7 @@ def test_where_names_could_pass_for_others_nothing_is_escaped(schema: dict[str, 
         OPEN | {"additionalProperties": False},
         {"additionalProperties": {"type": "null"}},
         {"anyOf": [OPEN, {"type": "null"}]},
-        {"$ref": "#/$defs/a", "$defs": {"a": OPEN}, "description": "nothing that would be merged"},
+        {"$ref": "#/$defs/a", "$defs": {"a": OPEN}, "description": "an annotation, which is not merged"},
         {"patternProperties": {"^a": {}}, "additionalProperties": False},
         {"allOf": [{"type": "string"}, {"maxLength": 4}]},
         {"required": ["a"]},
@@ -61,11 +61,11 @@ def test_where_names_could_pass_for_others_nothing_is_escaped(schema: dict[str, 
         OPEN | {"required": ["a"], "additionalProperties": {"type": "null"}},
     ],
 )
-def test_elsewhere_texts_may_be_escaped(schema: dict[str, Any]) -> None:
+def test_unicode_escapes_elsewhere(schema: dict[str, Any]) -> None:
     assert "json_allowed_escapes" not in options(schema)
 
 
-def test_what_only_looks_like_a_schema_is_left_alone() -> None:
+def test_schemas_inside_constants_and_annotations_do_not_change() -> None:
     schema = {"const": {"properties": {"a": 1}}, "default": OPEN, "enum": [OPEN]}
     assert {key: json.loads(embedded(schema))[key] for key in schema} == schema
 

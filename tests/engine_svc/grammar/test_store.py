@@ -24,7 +24,7 @@ def put(store: GrammarStore, constraint: Constraint, num_bytes: int = SIZE) -> C
     return grammar
 
 
-def test_what_was_compiled_is_kept() -> None:
+def test_compiled_grammars_are_cached() -> None:
     store = GrammarStore(10 * SIZE)
     grammar = put(store, number(1))
     assert store.get(number(1)) is grammar
@@ -32,7 +32,7 @@ def test_what_was_compiled_is_kept() -> None:
     assert store.num_bytes == SIZE
 
 
-def test_what_was_not_used_for_longest_makes_room() -> None:
+def test_the_least_recently_used_is_evicted() -> None:
     store = GrammarStore(3 * SIZE)
     for value in (1, 2, 3):
         put(store, number(value))
@@ -42,7 +42,7 @@ def test_what_was_not_used_for_longest_makes_room() -> None:
     assert store.num_bytes == 3 * SIZE
 
 
-def test_what_requests_hold_counts_until_the_last_is_gone() -> None:
+def test_grammars_that_requests_hold_count_until_the_last_reference_is_gone() -> None:
     store = GrammarStore(2 * SIZE)
     held = [replace(put(store, number(value)), thinking=Thinking(True, (), (1,))) for value in (1, 2)]
     with pytest.raises(Overloaded):
@@ -53,14 +53,14 @@ def test_what_requests_hold_counts_until_the_last_is_gone() -> None:
     assert store.num_bytes == 2 * SIZE
 
 
-def test_room_that_is_not_used_is_given_back() -> None:
+def test_unused_room_is_released() -> None:
     store = GrammarStore(SIZE)
     room = store.room(number(1), SIZE - 1)
     del room
     assert store.num_bytes == 0
 
 
-def test_exactly_all_the_room_there_is_and_one_byte_more() -> None:
+def test_all_the_memory_fits_and_one_byte_more_is_refused() -> None:
     store = GrammarStore(SIZE)
     put(store, number(1))
     with pytest.raises(InvalidRequest, match="MiB of memory") as caught:
@@ -68,7 +68,7 @@ def test_exactly_all_the_room_there_is_and_one_byte_more() -> None:
     assert caught.value.param == "regex"
 
 
-def test_only_so_many_are_kept() -> None:
+def test_the_cache_has_a_limit() -> None:
     store = GrammarStore(10 * SIZE * MAX_KEPT)
     for value in range(MAX_KEPT + 1):
         put(store, number(value))

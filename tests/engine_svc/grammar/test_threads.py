@@ -19,7 +19,7 @@ DeepThreads(1, "deep").submit(lambda: time.sleep(600))
 
 
 class Panic(BaseException):
-    """What pyo3 makes of a panic is no ``Exception`` either."""
+    """pyo3's panics are no ``Exception`` either."""
 
 
 def panic() -> None:
@@ -72,5 +72,5 @@ def test_closing_cancels_what_waits_and_lets_the_rest_end() -> None:
             cancelled.result(timeout=30)
 
 
-def test_a_process_ends_whatever_its_threads_are_at() -> None:
+def test_a_process_ends_while_its_threads_work() -> None:
     assert subprocess.run([sys.executable, "-c", HANGING], timeout=60, check=False).returncode == 0

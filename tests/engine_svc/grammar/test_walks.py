@@ -1,4 +1,4 @@
-"""Whatever masks let through is valid: random walks, with any token that the mask allows, read by ``jsonschema``."""
+"""Random walks through the masks: ``jsonschema`` finds every output valid."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LATER = SCHEMAS | OPEN
 
 
 def walk(grammar: CompiledGrammar, seed: int) -> str | None:
-    """The text of a random output; None if it has not come to an end in time."""
+    """The text of a random output; None if it reached ``MOST_TOKENS``."""
     matcher, output, noise = grammar.matcher((EOS,), (EOS,)), bytearray(), random.Random(seed)
     while len(output) < MOST_TOKENS:
         mask = matcher.allowed(list(output), may_end=True)
@@ -50,7 +50,7 @@ def walk(grammar: CompiledGrammar, seed: int) -> str | None:
         token_id = noise.choice([n for n in mask.nonzero()[0].tolist() if n < 256 or n == EOS])
         if token_id == EOS:
             return output.decode()
-        # Texts would go on for ever if every letter were as likely as a quote.
+        # Otherwise strings would rarely end: a quote would be as unlikely as any letter.
         output.append(ord('"') if mask[ord('"')] and noise.random() < 0.2 else token_id)
     return None
 
