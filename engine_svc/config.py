@@ -37,8 +37,8 @@ class Settings(ServiceSettings):
 
     model_config = SettingsConfigDict(env_prefix="ENGINE_")
 
-    port: int = Field(default=50052, ge=0, le=65535, description="port to listen on; 0 takes a free one")
-    metrics_port: int = Field(default=9102, ge=0, le=65535, description="port of /metrics; 0 takes a free one")
+    port: int = Field(default=50052, ge=0, le=65535, description="port to listen on; 0 picks a free one")
+    metrics_port: int = Field(default=9102, ge=0, le=65535, description="port of /metrics; 0 picks a free one")
 
     model: str = Field(
         min_length=1,

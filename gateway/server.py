@@ -138,5 +138,5 @@ async def _drain(gateway: Gateway) -> None:
     try:
         await asyncio.wait_for(gateway.admission.idle(), seconds)
     except TimeoutError:
-        log.warning("requests were still running when the drain time ended", choices=gateway.admission.in_use)
+        log.warning("drain time exceeded; ending the requests that still run", choices=gateway.admission.in_use)
         gateway.admission.end_all(Unavailable("the gateway is shutting down", retry_after=1.0))

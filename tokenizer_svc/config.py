@@ -17,8 +17,8 @@ class TokenizerSettings(ServiceSettings):
 
     model_config = SettingsConfigDict(env_prefix="TOKENIZER_")
 
-    port: int = Field(default=50051, ge=0, le=65535, description="port to listen on; 0 takes a free one")
-    metrics_port: int = Field(default=9101, ge=0, le=65535, description="port of /metrics; 0 takes a free one")
+    port: int = Field(default=50051, ge=0, le=65535, description="port to listen on; 0 picks a free one")
+    metrics_port: int = Field(default=9101, ge=0, le=65535, description="port of /metrics; 0 picks a free one")
     model: str = Field(
         default=simulated.MODEL_NAME,
         min_length=1,
