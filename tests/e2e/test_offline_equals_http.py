@@ -116,7 +116,7 @@ def test_tools(both: Both, name: str) -> None:
     if both.has_tools:
         assert both.compare(WITH_TOOLS[name], {"max_tokens": 16}, tools=[TOOL])
         return
-    with pytest.raises(ValueError, match="cannot show tools"):
+    with pytest.raises(ValueError, match="does not support tools"):
         both.llm.chat(WITH_TOOLS[name], tools=[TOOL])
 
 
