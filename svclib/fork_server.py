@@ -103,14 +103,19 @@ class ForkServer:
             else:
                 end.close()
 
-    def _fork(self) -> socket.socket:
-        """Our end of a connection to a new fork."""
+    def _fork(self, attempts: int = 2) -> socket.socket:
+        """Our end of a connection to a new fork.
+
+        A server that is being killed may still accept a connection, so a fork that does not start is tried again.
+        """
         with self._forking:
             end = self._connection()
         try:
             wait_for_start(end, time.monotonic() + self._start_seconds)
         except ChildDied:
             end.close()
+            if attempts > 1:
+                return self._fork(attempts - 1)
             raise
         return end
 

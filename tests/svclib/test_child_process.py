@@ -18,7 +18,7 @@ from svclib.child_process import ChildDied, ChildNotStarted, ChildPool, ChildTim
 from tests.svclib.child import MEMORY_BYTES
 
 MODULE = "tests.svclib.child"
-PROBE_POLICY = 30.0
+PATIENCE = 30.0
 
 
 @pytest.fixture
@@ -36,24 +36,31 @@ def shared() -> Iterator[ChildPool]:
 
 
 def pid_of(pool: ChildPool) -> int:
-    return int(pool.call(b"pid", PROBE_POLICY))
+    return int(pool.call(b"pid", PATIENCE))
 
 
 def wait_until_gone(pid: int) -> None:
-    until = time.monotonic() + PROBE_POLICY
-    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+    until = time.monotonic() + PATIENCE
+    while _runs(pid):
         assert time.monotonic() < until, f"process {pid} still runs"
         time.sleep(0.01)
 
 
+def _runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 @given(st.binary(max_size=2000))
 def test_answers(shared: ChildPool, message: bytes) -> None:
-    assert shared.call(b"echo " + message, PROBE_POLICY) == message
+    assert shared.call(b"echo " + message, PATIENCE) == message
 
 
 def test_messages_may_be_larger_than_a_socket_buffer(shared: ChildPool) -> None:
     message = os.urandom(10_000_000)
-    assert shared.call(b"echo " + message, PROBE_POLICY) == message
+    assert shared.call(b"echo " + message, PATIENCE) == message
 
 
 def test_one_child_serves_call_after_call(pool: ChildPool) -> None:
@@ -71,37 +78,37 @@ def test_a_call_that_takes_too_long_is_killed_and_the_next_one_answered(pool: Ch
 def test_a_child_that_ends_is_replaced(pool: ChildPool) -> None:
     for code in (b"0", b"1"):
         with pytest.raises(ChildDied):
-            pool.call(b"exit " + code, PROBE_POLICY)
-    assert pool.call(b"echo x", PROBE_POLICY) == b"x"
+            pool.call(b"exit " + code, PATIENCE)
+    assert pool.call(b"echo x", PATIENCE) == b"x"
 
 
 def test_a_child_killed_between_calls_is_replaced(pool: ChildPool) -> None:
     os.kill(pid_of(pool), signal.SIGKILL)
     with pytest.raises(ChildDied):
-        pool.call(b"echo x", PROBE_POLICY)
-    assert pool.call(b"echo x", PROBE_POLICY) == b"x"
+        pool.call(b"echo x", PATIENCE)
+    assert pool.call(b"echo x", PATIENCE) == b"x"
 
 
 def test_an_exception_is_named_and_ends_the_child(pool: ChildPool) -> None:
     pid = pid_of(pool)
     with pytest.raises(ChildDied, match="ValueError"):
-        pool.call(b"nonsense", PROBE_POLICY)
+        pool.call(b"nonsense", PATIENCE)
     assert pid_of(pool) != pid
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts address space")
 def test_memory_is_limited(pool: ChildPool) -> None:
     small, large = MEMORY_BYTES // 4, MEMORY_BYTES * 2
-    assert pool.call(b"allocate %d" % small, PROBE_POLICY) == b"%d" % small
+    assert pool.call(b"allocate %d" % small, PATIENCE) == b"%d" % small
     with pytest.raises(ChildDied, match="MemoryError"):
-        pool.call(b"allocate %d" % large, PROBE_POLICY)
+        pool.call(b"allocate %d" % large, PATIENCE)
 
 
 def test_calls_run_concurrently_in_several_children() -> None:
     pool = ChildPool(2, MODULE)
     with ThreadPoolExecutor(3) as threads:
-        slow = threads.submit(pool.call, b"sleep 1000", PROBE_POLICY)
-        assert pool.call(b"echo x", PROBE_POLICY) == b"x"
+        slow = threads.submit(pool.call, b"sleep 1000", PATIENCE)
+        assert pool.call(b"echo x", PATIENCE) == b"x"
         pool.close()
         with pytest.raises(ChildDied):
             slow.result()
@@ -110,9 +117,9 @@ def test_calls_run_concurrently_in_several_children() -> None:
 def test_a_ready_child_is_called_before_one_that_starts() -> None:
     pool = ChildPool(2, MODULE)
     with ThreadPoolExecutor(2) as threads:
-        list(threads.map(lambda _: pool.call(b"sleep 0.5", PROBE_POLICY), range(2)))
+        list(threads.map(lambda _: pool.call(b"sleep 0.5", PATIENCE), range(2)))
     with pytest.raises(ChildDied):
-        pool.call(b"exit 1", PROBE_POLICY)
+        pool.call(b"exit 1", PATIENCE)
     assert len({pid_of(pool) for _ in range(5)}) == 1
     pool.close()
 
@@ -124,16 +131,16 @@ def test_close_kills_running_calls_and_refuses_waiting_and_later_ones(pool: Chil
         pool.close()
         for call in calls:
             with pytest.raises(ChildDied):
-                call.result(PROBE_POLICY)
+                call.result(PATIENCE)
     wait_until_gone(pid)
     with pytest.raises(ChildDied):
-        pool.call(b"echo x", PROBE_POLICY)
+        pool.call(b"echo x", PATIENCE)
 
 
 def test_a_child_that_cannot_start_is_an_error_and_not_a_hang() -> None:
     pool = ChildPool(1, "tests.svclib.no_such_module")
     with pytest.raises(ChildNotStarted):
-        pool.call(b"echo x", PROBE_POLICY)
+        pool.call(b"echo x", PATIENCE)
     pool.close()
 
 
@@ -156,11 +163,11 @@ def test_ctrl_c_is_left_to_the_parent(pool: ChildPool) -> None:
 
 
 def test_no_thread_and_no_file_is_left_behind(pool: ChildPool) -> None:
-    pool.call(b"echo x", PROBE_POLICY)
+    pool.call(b"echo x", PATIENCE)
     threads, files = threading.active_count(), psutil.Process().num_fds()
     for _ in range(3):
         with pytest.raises(ChildTimeout):
             pool.call(b"sleep 1000", 0.05)
-        pool.call(b"echo x", PROBE_POLICY)
+        pool.call(b"echo x", PATIENCE)
     assert threading.active_count() <= threads
     assert psutil.Process().num_fds() <= files

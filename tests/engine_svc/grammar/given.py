@@ -10,6 +10,7 @@ from typing import Any
 
 from engine_svc.constraint import Constraint, Mask, Thinking
 from engine_svc.grammar.compiler import GrammarCompiler
+from engine_svc.grammar.limits import CompileLimits
 from engine_svc.grammar.matcher import CompiledGrammar, SequenceMatcher
 from engine_svc.grammar.token_bytes import TokenBytes, simulated_tokens
 from engine_svc.grammar.vocabulary import vocabulary_of
@@ -28,10 +29,11 @@ def word(text: str) -> int:
 
 @cache
 def compiler() -> GrammarCompiler:
-    """Over the simulated model's tokens, the tags and the words."""
+    """Over the simulated model's tokens, the tags and the words. Its time limit does not depend on a busy machine."""
     tokens = dict(enumerate(simulated_tokens().spelled)) | {START: b"<think>", CLOSE: b"</think>"}
     tokens |= {word(text): text.encode() for text in WORDS}
-    return GrammarCompiler(vocabulary_of(TokenBytes.of(tokens, simulated_tokens().special | {START, CLOSE}), 330))
+    vocabulary = vocabulary_of(TokenBytes.of(tokens, simulated_tokens().special | {START, CLOSE}), 330)
+    return GrammarCompiler(vocabulary, limits=CompileLimits(seconds=60.0))
 
 
 def schema(value: Any) -> Constraint:
