@@ -78,7 +78,6 @@ class CompileStages:
         try:
             approved = self._examiner.examine(constraint, self._trial_limits, trial)
         except TooMuch:
-            # No other machine load could have changed this, so the next time needs no trial.
             self._refused.add(constraint)
             raise self._too_complex(constraint) from None
         return Tried(approved, perf_counter() - started_at)

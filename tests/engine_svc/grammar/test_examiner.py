@@ -123,17 +123,28 @@ async def test_the_limit_of_cpu_time_is_told(compiler: GrammarCompiler, monkeypa
             await attempt
 
 
-async def test_what_was_refused_is_refused_again_without_a_trial(
+async def test_what_was_refused_twice_is_refused_again_without_a_trial(
     compiler: GrammarCompiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Examiner, "_ask", raising(TooMuch))
-    with pytest.raises(InvalidRequest, match="too complex"):
-        await attach(compiler, choice("a"))
+    for _ in range(2):
+        with pytest.raises(InvalidRequest, match="too complex"):
+            await attach(compiler, choice("a"))
     monkeypatch.setattr(Examiner, "_ask", raising(AssertionError))
     with pytest.raises(InvalidRequest, match="too complex"):
         await attach(compiler, choice("a"))
     with pytest.raises(InvalidRequest, match="too complex"):
         compiler.compile(choice("a"))
+
+
+async def test_a_constraint_whose_child_was_killed_once_is_tried_again(
+    patient: GrammarCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Examiner, "_ask", raising(TooMuch))
+        with pytest.raises(InvalidRequest, match="too complex"):
+            await attach(patient, choice("a"))
+    assert (await attach(patient, choice("a"))).grammar is not None
 
 
 @pytest.mark.parametrize("error", [TimedOut, Stopped])

@@ -8,10 +8,23 @@ from engine_svc.grammar.refused import RefusedConstraints
 from tests.engine_svc.grammar.given import choice
 
 
+def add(remembered: RefusedConstraints, constraint: Constraint) -> None:
+    for _ in range(refused.MIN_REFUSALS):
+        remembered.add(constraint)
+
+
+def test_one_refusal_does_not_count() -> None:
+    remembered = RefusedConstraints()
+    remembered.add(choice("a"))
+    assert choice("a") not in remembered
+    remembered.add(choice("a"))
+    assert choice("a") in remembered
+
+
 def test_kind_text_and_choices_tell_constraints_apart() -> None:
     remembered = RefusedConstraints()
-    remembered.add(Constraint("regex", "a"))
-    remembered.add(choice("ab", "c"))
+    add(remembered, Constraint("regex", "a"))
+    add(remembered, choice("ab", "c"))
     assert Constraint("regex", "a") in remembered
     assert choice("ab", "c") in remembered
     for other in (Constraint("grammar", "a"), Constraint("regex", "b"), choice("a", "bc"), choice("abc")):
@@ -22,7 +35,7 @@ def test_the_least_recently_used_are_forgotten(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(refused, "MAX_REMEMBERED", 2)
     remembered = RefusedConstraints()
     for text in ("a", "b"):
-        remembered.add(Constraint("regex", text))
+        add(remembered, Constraint("regex", text))
     assert Constraint("regex", "a") in remembered
-    remembered.add(Constraint("regex", "c"))
+    add(remembered, Constraint("regex", "c"))
     assert [text for text in "abc" if Constraint("regex", text) in remembered] == ["a", "c"]
