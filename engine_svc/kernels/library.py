@@ -40,7 +40,7 @@ class Kernels:
         self.lanes: int = library.pellucid_lanes()
         """Outputs per panel of a packed matrix"""
         self.has_fast_int8 = bool(library.pellucid_has_fast_int8())
-        """Whether this CPU multiplies int8 faster than floats (AVX-512 VNNI)"""
+        """Whether this CPU multiplies int8 faster than floats (AVX2, VNNI, Arm dot product)"""
 
     def attend(
         self,

@@ -288,13 +288,7 @@ auto dispatch(const PellucidDecoder& decoder, int num_tokens, char* memory, cons
 
 extern "C" int32_t pellucid_lanes() { return pellucid::kLanes; }
 
-extern "C" int32_t pellucid_has_fast_int8() {
-#if defined(__AVX512VNNI__)
-  return 1;
-#else
-  return 0;
-#endif
-}
+extern "C" int32_t pellucid_has_fast_int8() { return pellucid::kHasFastInt8; }
 
 // Workspace size in bytes of a step with `num_tokens` tokens.
 extern "C" int64_t pellucid_workspace_bytes(const PellucidDecoder* decoder, int32_t num_tokens) {

@@ -11,7 +11,9 @@
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 
+#include "integer_products.h"
 #include "simd.h"
 #include "structures.h"
 #include "team.h"
@@ -49,6 +51,10 @@ struct Activations {
 inline Floats load_float16(const uint16_t* from) {
   return bit_cast<Floats>(_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from))));
 }
+#elif defined(__AVX__) && defined(__F16C__)
+inline Floats load_float16(const uint16_t* from) {
+  return bit_cast<Floats>(_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
+}
 #else
 // A multiplication corrects the bias of the exponent, which also handles subnormals. Infinity is not supported.
 inline Floats load_float16(const uint16_t* from) {
@@ -65,20 +71,6 @@ inline Floats group_parameters(const char* panel, int num_groups, int group_vect
   const int64_t words = int64_t{num_groups} * group_vectors * int64_t{sizeof(Words)};
   const int64_t index = int64_t{kind} * num_groups + group;
   return load_float16(reinterpret_cast<const uint16_t*>(panel + words + index * int64_t{sizeof(Halves)}));
-}
-
-// sums + dot products of the four unsigned bytes of each word of `weights` with the four signed bytes of `activations`
-inline Ints add_products(Ints sums, Words weights, uint32_t activations) {
-#if defined(__AVX512VNNI__)
-  const __m512i a = _mm512_set1_epi32(static_cast<int32_t>(activations));
-  return bit_cast<Ints>(_mm512_dpbusd_epi32(bit_cast<__m512i>(sums), bit_cast<__m512i>(weights), a));
-#else
-  for (int byte = 0; byte < 4; ++byte) {
-    const auto activation = static_cast<int8_t>(activations >> (8 * byte));
-    sums += bit_cast<Ints>((weights >> (8 * byte)) & 0xff) * int32_t{activation};
-  }
-  return sums;
-#endif
 }
 
 // Micro-kernels: for each format, the product of kRows rows and kPanels panels over all inputs. The integer formats
@@ -112,7 +104,9 @@ struct FloatFormat {
 
 template <bool kFourBits>
 struct IntegerFormat {
-  static constexpr int kRows = kRegisters >= 32 ? 4 : 2;
+  using Products = std::conditional_t<kFourBits, FourBitProducts, EightBitProducts>;
+
+  static constexpr int kRows = 4;
   static constexpr int kPanels = kRegisters >= 32 ? 3 : 2;
   static constexpr int kGroupVectors = kFourBits ? kGroupWords / 2 : kGroupWords;
 
@@ -139,12 +133,12 @@ struct IntegerFormat {
   static void add_parts(const PellucidMatrix& matrix, const char* panels, const Activations& x, int row, int group,
                          Floats (*sums)[kNumPanels]) {
     const Group* of_rows = x.groups + int64_t{row} * x.num_groups + group;
-    Ints products[kNumRows][kNumPanels];
+    typename Products::Sums products[kNumRows][kNumPanels];
     PELLUCID_UNROLL
     for (int i = 0; i < kNumRows; ++i) {
       PELLUCID_UNROLL
       for (int panel = 0; panel < kNumPanels; ++panel) {
-        products[i][panel] = kFourBits ? Ints{} : splat(of_rows[int64_t{i} * x.num_groups].offsets[kPart]);
+        products[i][panel] = Products::start(of_rows[int64_t{i} * x.num_groups].offsets[kPart]);
       }
     }
     const char* parts = (kPart == 0 ? x.data : x.low) + row * x.stride + group * kGroup;
@@ -156,7 +150,8 @@ struct IntegerFormat {
       PELLUCID_UNROLL
       for (int i = 0; i < kNumRows; ++i) {
         const float of_row = of_rows[int64_t{i} * x.num_groups].scale * (kPart == 0 ? 1.0f : 0x1p-7f);
-        sums[i][panel] = fma(__builtin_convertvector(products[i][panel], Floats) * of_row, scale, sums[i][panel]);
+        const Floats product = __builtin_convertvector(Products::total(products[i][panel]), Floats);
+        sums[i][panel] = fma(product * of_row, scale, sums[i][panel]);
       }
     }
   }
@@ -182,7 +177,7 @@ struct IntegerFormat {
 
   template <int kNumRows, int kNumPanels>
   static void multiply(const PellucidMatrix& matrix, const char* words, const char* parts, int64_t stride,
-                       Ints (*products)[kNumPanels]) {
+                       typename Products::Sums (*products)[kNumPanels]) {
     const int64_t next_tile = int64_t{kNumPanels} * matrix.panel_bytes;
     PELLUCID_UNROLL
     for (int vector = 0; vector < kGroupVectors; ++vector) {
@@ -190,17 +185,11 @@ struct IntegerFormat {
       for (int panel = 0; panel < kNumPanels; ++panel) {
         const char* from = words + int64_t{panel} * matrix.panel_bytes + vector * sizeof(Words);
         __builtin_prefetch(from + next_tile);
-        const Words weights = load<Words>(from);
+        const typename Products::Weights weights(load<Words>(from));
         PELLUCID_UNROLL
         for (int i = 0; i < kNumRows; ++i) {
-          Ints& sum = products[i][panel];
-          const char* of_row = parts + i * stride;
-          if constexpr (kFourBits) {
-            sum = add_products(sum, weights & 0x0f0f0f0f, load<uint32_t>(of_row + vector * 8));
-            sum = add_products(sum, (weights >> 4) & 0x0f0f0f0f, load<uint32_t>(of_row + vector * 8 + 4));
-          } else {
-            sum = add_products(sum, weights, load<uint32_t>(of_row + vector * 4));
-          }
+          const char* of_row = parts + i * stride + vector * Products::kBytes;
+          products[i][panel] = Products::add(products[i][panel], weights, of_row);
         }
       }
     }
