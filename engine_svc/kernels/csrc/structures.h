@@ -39,6 +39,7 @@ struct PellucidMatrix {
   int32_t outputs, inputs;
   int32_t format;
   int32_t panel_bytes;
+  int32_t tile_rows;  // from this number of rows on, matrix tiles are faster than vectors; 0: never
 };
 
 // Several matrices with the same input; their outputs are concatenated.
