@@ -86,6 +86,17 @@ struct PellucidTokens {
   int64_t num_rows;
 };
 
+// What prevents matrix tiles. Mirrored by TileSupport in engine_svc/kernels/tiles.py.
+enum PellucidTileSupport : int32_t {
+  kTilesUsable = 0,
+  kTilesAbsent = 1,       // the CPU does not list them
+  kTilesNotCompiled = 2,  // the compiler did not know them
+  kTilesNotSaved = 3,     // the operating system does not switch their registers
+  kTilesNotPermitted = 4,
+  kTilesIllegal = 5,  // their instructions are illegal in spite of all
+  kTilesWrong = 6,    // their product is wrong
+};
+
 // A field of a structure, or a whole structure if `name` is empty. The last entry has a null `structure`.
 struct PellucidField {
   const char *structure, *name;

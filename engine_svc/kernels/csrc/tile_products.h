@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -109,10 +110,13 @@ class BlockProduct {
         next_(next),
         parts_{x.data + block.row * x.stride, x.low + block.row * x.stride},
         stride_(x.stride),
-        groups_(x.groups + int64_t{block.row} * x.num_groups),
         num_groups_(x.num_groups),
+        row_bytes_(num_groups_ * int64_t{sizeof(Group)}),
         low_groups_(block.low_groups),
-        last_unit_(block.num_rows - kUnit) {}
+        last_unit_(block.num_rows - kUnit) {
+    const char* groups = reinterpret_cast<const char*>(x.groups) + block.row * row_bytes_;
+    for (int unit = 0; unit < kNumUnits; ++unit) units_[unit] = groups + first_row(unit) * row_bytes_;
+  }
 
   // A pipeline over groups: the sums of a group are stored one step after their product, and added one step later.
   template <int kPart>
@@ -144,13 +148,17 @@ class BlockProduct {
   [[gnu::always_inline]] void add_group(int group, const Ints* products, Floats* sums) const {
     const Floats scale = panel_[group].scale, minimum = panel_[group].minimum;
     PELLUCID_UNROLL
-    for (int i = 0; i < kNumUnits * kUnit; ++i) {
-      const int first = first_row(i / kUnit);
-      const Group& of_row = (groups_ + first * num_groups_ + group)[i % kUnit * num_groups_];
-      Floats product = __builtin_convertvector(products[first + i % kUnit], Floats);
-      if constexpr (kPart == 1) product *= 0x1p-7f;  // exact, as is that of the scale by which the vector path does it
-      sums[i] = fma(product * of_row.scale, scale, sums[i]);
-      if constexpr (kFourBits && kPart == 0) sums[i] = fma(splat(of_row.sum), minimum, sums[i]);
+    for (int unit = 0; unit < kNumUnits; ++unit) {
+      const char* of_unit = units_[unit] + group * int64_t{sizeof(Group)};
+      PELLUCID_UNROLL
+      for (int i = 0; i < kUnit; ++i) {
+        const char* of_row = of_unit + i * row_bytes_;
+        Floats& sum = sums[unit * kUnit + i];
+        Floats product = __builtin_convertvector(products[first_row(unit) + i], Floats);
+        if constexpr (kPart == 1) product *= 0x1p-7f;  // the vector path scales the scale, which is as exact
+        sum = fma(product * load<float>(of_row + offsetof(Group, scale)), scale, sum);
+        if constexpr (kFourBits && kPart == 0) sum = fma(splat(load<float>(of_row + offsetof(Group, sum))), minimum, sum);
+      }
     }
   }
 
@@ -181,10 +189,10 @@ class BlockProduct {
   const char* next_;
   const char* parts_[2];
   int64_t stride_;
-  const Group* groups_;
-  int64_t num_groups_;
+  int64_t num_groups_, row_bytes_;  // of `Group`s
   const int* low_groups_;
   int last_unit_;
+  const char* units_[kNumUnits];  // parameters of the first row of each
 };
 
 template <typename T, bool kFourBits>

@@ -60,12 +60,20 @@ struct HardwareTiles {
 };
 #endif
 
+}  // namespace pellucid
+
 #if defined(PELLUCID_TILES_HEADER)
-#include PELLUCID_TILES_HEADER  // tests define `Tiles` to run without such a CPU
-#elif defined(__AMX_TILE__) && defined(__AMX_INT8__) && PELLUCID_LANES == 16
+#include PELLUCID_TILES_HEADER  // tests define `Tiles` there, to run on any CPU
+#endif
+
+namespace pellucid {
+
+#if !defined(PELLUCID_TILES_HEADER)
+#if defined(__AMX_TILE__) && defined(__AMX_INT8__) && PELLUCID_LANES == 16
 using Tiles = HardwareTiles;
 #else
 using Tiles = void;
+#endif
 #endif
 
 constexpr bool kHasTiles = !std::is_void_v<Tiles>;
