@@ -33,7 +33,7 @@ class Product:
     def __call__(self, linear: Linear, activations: Format, rows: Tensor, *, num_threads: int) -> TimedProduct:
         """``rows`` are float32 [rows, inputs]; ``activations`` is ``INT8`` or ``INT16``; weights are integers too."""
         outputs = sum(linear.parts[part].outputs for part in range(linear.num_parts))
-        results = torch.empty((len(rows), outputs), dtype=torch.float32)
+        results = torch.empty((len(rows), outputs), dtype=torch.float32).zero_()  # not zeros(): page faults take time
         seconds = self._multiply(
             byref(linear), activations, rows.data_ptr(), len(rows), num_threads, results.data_ptr()
         )  # fmt: skip

@@ -67,7 +67,8 @@ double multiply_rows(const PellucidLinear& linear, const float* rows, int num_ro
     team.parallel_for(num_rows, [&](int row) { converted.write(rows + int64_t{row} * inputs, row); });
     const auto started = Clock::now();
     multiply(team, linear, converted.activations(), num_rows, [&](int row, int output, int count, Floats sums) {
-      store_partial(results + int64_t{row} * outputs + output, sums, count);
+      float* place = results + int64_t{row} * outputs + output;
+      store_partial(place, sums + load_partial(place, count), count);
     });
     if (omp_get_thread_num() == 0) taken = Clock::now() - started;
   });
@@ -77,8 +78,8 @@ double multiply_rows(const PellucidLinear& linear, const float* rows, int num_ro
 }  // namespace
 }  // namespace pellucid
 
-// Writes float32 results [rows][outputs] of rows [rows][inputs], converted to activations of `format` (integers).
-// Returns the seconds of the product, without the conversion and the start of the threads.
+// Adds the product of rows [rows][inputs], converted to activations of `format` (integers), to results [rows][outputs],
+// as a layer adds to the residual stream. Returns the seconds of the product, without the conversion and the start of the threads.
 extern "C" double pellucid_multiply(const PellucidLinear* linear, int32_t format, const float* rows, int32_t num_rows,
                                     int32_t num_threads, float* results) {
   using namespace pellucid;
