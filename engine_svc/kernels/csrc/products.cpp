@@ -34,8 +34,8 @@ class ConvertedRows {
   void write(const float* row, int index) {
     const int64_t stride = Rows::stride(size_);
     Rows::write(row, size_,
-                {data_[0].bytes + index * stride, low_[0].bytes + index * stride, &groups_[int64_t{index} * num_groups_],
-                 &decomposed_[int64_t{index} * mask_words(num_groups_)]});
+                {data_[0].bytes + index * stride, low_[0].bytes + index * stride,
+                 &groups_[int64_t{index} * num_groups_], &decomposed_[int64_t{index} * mask_words(num_groups_)]});
   }
 
   Activations activations() const {
@@ -79,7 +79,8 @@ double multiply_rows(const PellucidLinear& linear, const float* rows, int num_ro
 }  // namespace pellucid
 
 // Adds the product of rows [rows][inputs], converted to activations of `format` (integers), to results [rows][outputs],
-// as a layer adds to the residual stream. Returns the seconds of the product, without the conversion and the start of the threads.
+// as a layer adds to the residual stream. Returns the seconds of the product, without those of the conversion and of
+// starting the threads.
 extern "C" double pellucid_multiply(const PellucidLinear* linear, int32_t format, const float* rows, int32_t num_rows,
                                     int32_t num_threads, float* results) {
   using namespace pellucid;

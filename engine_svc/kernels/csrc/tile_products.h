@@ -157,7 +157,9 @@ class BlockProduct {
         Floats product = __builtin_convertvector(products[first_row(unit) + i], Floats);
         if constexpr (kPart == 1) product *= 0x1p-7f;  // the vector path scales the scale, which is as exact
         sum = fma(product * load<float>(of_row + offsetof(Group, scale)), scale, sum);
-        if constexpr (kFourBits && kPart == 0) sum = fma(splat(load<float>(of_row + offsetof(Group, sum))), minimum, sum);
+        if constexpr (kFourBits && kPart == 0) {
+          sum = fma(splat(load<float>(of_row + offsetof(Group, sum))), minimum, sum);
+        }
       }
     }
   }
@@ -227,7 +229,8 @@ void multiply_panels(const PellucidMatrix& matrix, const char* panels, int num_p
   static thread_local std::vector<int> low_groups;
   if (prepared.size() < size_t(num_panels) * x.num_groups) prepared.resize(size_t(num_panels) * x.num_groups);
   for (int panel = 0; panel < num_panels; ++panel) {
-    prepare_panel<kFourBits>(panels + panel * int64_t{matrix.panel_bytes}, x.num_groups, &prepared[panel * x.num_groups]);
+    const char* packed = panels + panel * int64_t{matrix.panel_bytes};
+    prepare_panel<kFourBits>(packed, x.num_groups, &prepared[panel * x.num_groups]);
   }
   // A last block has at least the rows of a unit: it may repeat some, whose results are dropped.
   const int rest = num_rows % kTileRows, rest_rows = rest == 0 ? 0 : std::max(rest, kUnit);
