@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from engine_svc.kernels.build import library_path
+from engine_svc.kernels.products import Product
 from engine_svc.kernels.structures import AttentionShape, Batch, Decoder, Rows, Tokens, check_structures
+from engine_svc.kernels.tiles import find_tile_support
 
 
 class Kernels:
@@ -37,6 +39,8 @@ class Kernels:
         self._workspace_bytes = library.pellucid_workspace_bytes
         self._workspace_bytes.restype = c_int64
         self._workspace_bytes.argtypes = [POINTER(Decoder), c_int32]
+        self.multiply = Product(library)
+        self.tile_support = find_tile_support(library)
         self.lanes: int = library.pellucid_lanes()
         """Outputs per panel of a packed matrix"""
         self.has_fast_int8 = bool(library.pellucid_has_fast_int8())

@@ -38,12 +38,20 @@ class PackedMatrix:
     panels: Tensor
     """uint8 [panels, bytes]"""
 
-    def structure(self, bias: Tensor | None = None) -> Matrix:
-        """The kernels' argument, with ``bias`` float32 [outputs]. It holds addresses: keep both while it is used."""
-        address = None if bias is None else bias.data_ptr()
+    def structure(self, bias: Tensor | None = None, *, tile_rows: int = 0) -> Matrix:
+        """The kernels' argument, with ``bias`` float32 [outputs]. It holds addresses: keep both while it is used.
+
+        From ``tile_rows`` rows on, integers are multiplied by matrix tiles; 0: never.
+        """
         return Matrix(
-            self.panels.data_ptr(), address, self.outputs, self.inputs, self.format, self.panels.shape[1]
-        )  # fmt: skip
+            panels=self.panels.data_ptr(),
+            bias=None if bias is None else bias.data_ptr(),
+            outputs=self.outputs,
+            inputs=self.inputs,
+            format=self.format,
+            panel_bytes=self.panels.shape[1],
+            tile_rows=tile_rows,
+        )
 
 
 def pack(weights: Tensor | QuantizedRows, lanes: int, arena: Arena) -> PackedMatrix:

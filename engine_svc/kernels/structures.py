@@ -53,6 +53,7 @@ class Matrix(Structure):
         ("inputs", c_int32),
         ("format", c_int32),
         ("panel_bytes", c_int32),
+        ("tile_rows", c_int32),
     ]
 
 

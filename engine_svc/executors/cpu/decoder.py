@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from ctypes import Array
 from typing import Final
 
@@ -11,6 +12,7 @@ from torch import Tensor
 from engine_svc.attention.cpu import reason_against_kernel
 from engine_svc.executors.cpu.weights import PackedWeights
 from engine_svc.kernels import structures
+from engine_svc.kernels.packing import Format, PackedMatrix
 from engine_svc.layers.rotary import RotaryEmbedding
 from engine_svc.models.config import DecoderConfig, QKNorm
 from engine_svc.models.layout import (
@@ -36,10 +38,16 @@ def reason_against_cpu(config: DecoderConfig, dtype: torch.dtype) -> str | None:
 
 
 class DecoderStructure:
-    """``structures.Decoder`` of packed weights. Keeps alive what it points to."""
+    """``structures.Decoder`` of packed weights. Keeps alive what it points to.
 
-    def __init__(self, weights: PackedWeights, attention: structures.AttentionShape) -> None:
+    ``tile_rows`` has for each format of weights from how many rows on they are multiplied by matrix tiles.
+    """
+
+    def __init__(
+        self, weights: PackedWeights, attention: structures.AttentionShape, tile_rows: Mapping[Format, int]
+    ) -> None:
         self._weights = weights
+        self._tile_rows = tile_rows
         self._config = weights.config
         self._ropes = distinct_ropes(weights.config)
         self._rotary = [RotaryEmbedding(weights.config.head_dim, rope) for rope in self._ropes]
@@ -54,7 +62,7 @@ class DecoderStructure:
         return structures.Decoder(
             attention=attention,
             embedding=weights.embedding.structure(),
-            head=structures.Linear((structures.Matrix * 3)(weights.head.structure()), 1),
+            head=structures.Linear((structures.Matrix * 3)(self._matrix(weights.head)), 1),
             layers=layers,
             ropes=ropes,
             norm=self._norm(FINAL_NORM),
@@ -81,10 +89,13 @@ class DecoderStructure:
 
     def _linear(self, linear: LinearLayout) -> structures.Linear:
         matrices = [
-            self._weights.matrices[f"{path}.weight"].structure(self._weights.vectors.get(f"{path}.bias"))
+            self._matrix(self._weights.matrices[f"{path}.weight"], self._weights.vectors.get(f"{path}.bias"))
             for path in linear.outputs
         ]
         return structures.Linear((structures.Matrix * 3)(*matrices), len(matrices))
+
+    def _matrix(self, matrix: PackedMatrix, bias: Tensor | None = None) -> structures.Matrix:
+        return matrix.structure(bias, tile_rows=self._tile_rows.get(matrix.format, 0))
 
     def _norm(self, name: str | None) -> int | None:
         """Address of the norm's weights, offset included."""

@@ -5,6 +5,8 @@ Batch-invariant: the result for a token is a function of its own sequence alone,
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
@@ -14,18 +16,27 @@ from engine_svc.executors.cpu.weights import PackedWeights
 from engine_svc.executors.interface import ExecutorInfo, PreparedStep
 from engine_svc.kernels import structures
 from engine_svc.kernels.library import Kernels
+from engine_svc.kernels.packing import Format
 from engine_svc.sampling.logit_rows import LogitRows, ProjectedRows
 
 
 class CpuExecutor:
     """See ``engine_svc.executors.interface.HiddenStatesExecutor``. Hidden states and logits are float32."""
 
-    def __init__(self, weights: PackedWeights, kernels: Kernels, cache: KernelCache, info: ExecutorInfo) -> None:
+    def __init__(
+        self,
+        weights: PackedWeights,
+        kernels: Kernels,
+        cache: KernelCache,
+        info: ExecutorInfo,
+        tile_rows: Mapping[Format, int],
+    ) -> None:
+        """``tile_rows`` as in ``DecoderStructure``."""
         self.info = info
         self.device = torch.device("cpu")
         self._kernels = kernels
         self._cache = cache
-        self._decoder = DecoderStructure(weights, cache.shape)
+        self._decoder = DecoderStructure(weights, cache.shape, tile_rows)
         self._hidden_size = weights.config.hidden_size
         self._workspace = torch.empty(0, dtype=torch.uint8)
 

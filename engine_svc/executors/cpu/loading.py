@@ -5,6 +5,7 @@ from __future__ import annotations
 from engine_svc.attention.cpu import KernelCache
 from engine_svc.executors.cpu.decoder import reason_against_cpu
 from engine_svc.executors.cpu.executor import CpuExecutor
+from engine_svc.executors.cpu.tiles import measure_tile_rows
 from engine_svc.executors.cpu.weights import pack_weights
 from engine_svc.executors.interface import ExecutorInfo
 from engine_svc.executors.load_request import LoadRequest
@@ -34,7 +35,8 @@ def load_cpu(request: LoadRequest) -> CpuExecutor:
     )
     weights = pack_weights(request.checkpoint, config, format_, lanes=kernels.lanes)
     own_cache = KernelCache(attention, num_blocks=cache.num_blocks, block_size=cache.block_size)
-    return CpuExecutor(weights, kernels, own_cache, info)
+    tile_rows = measure_tile_rows(weights, kernels, num_threads=own_cache.shape.num_threads)
+    return CpuExecutor(weights, kernels, own_cache, info, tile_rows)
 
 
 def _kernels(request: LoadRequest) -> Kernels:

@@ -9,9 +9,15 @@
 
 namespace pellucid {
 
-#if defined(__AVX512VNNI__) || defined(__AVXVNNI__) || defined(__ARM_FEATURE_DOTPROD)
+#if PELLUCID_LANES == 16 && defined(__AVX512VNNI__)
 #define PELLUCID_DOT_PRODUCTS
-#elif defined(__AVX512BW__) || (defined(__AVX2__) && !defined(__AVX512F__))
+#elif PELLUCID_LANES == 8 && defined(__AVXVNNI__)
+#define PELLUCID_DOT_PRODUCTS
+#elif PELLUCID_LANES == 4 && defined(__ARM_FEATURE_DOTPROD)
+#define PELLUCID_DOT_PRODUCTS
+#elif PELLUCID_LANES == 16 && defined(__AVX512BW__)
+#define PELLUCID_PAIR_PRODUCTS
+#elif PELLUCID_LANES == 8 && defined(__AVX2__)
 #define PELLUCID_PAIR_PRODUCTS
 #endif
 
@@ -28,7 +34,7 @@ inline Words broadcast(const char* activations) { return Words{} + load<uint32_t
 
 #ifdef PELLUCID_PAIR_PRODUCTS  // 16-bit sums of two products, saturated
 
-#if defined(__AVX512BW__)
+#if PELLUCID_LANES == 16
 using Register = __m512i;
 inline Register ones() { return _mm512_set1_epi16(1); }
 inline Register add_pairs(Register x) { return _mm512_madd_epi16(x, ones()); }
@@ -105,7 +111,7 @@ struct FourBitProducts {
 
 #else
 
-#if defined(__ARM_FEATURE_DOTPROD) && !defined(__ARM_FEATURE_MATMUL_INT8)
+#if defined(PELLUCID_DOT_PRODUCTS) && defined(__ARM_FEATURE_DOTPROD) && !defined(__ARM_FEATURE_MATMUL_INT8)
 constexpr bool kSignedWeights = true;
 #else
 constexpr bool kSignedWeights = false;
@@ -113,7 +119,13 @@ constexpr bool kSignedWeights = false;
 
 // sums + dot products of the four bytes of each word. Those of `weights` are signed if kSignedWeights, else unsigned.
 inline Ints add_products(Ints sums, Words weights, Words activations) {
-#if defined(__AVX512VNNI__)
+#if !defined(PELLUCID_DOT_PRODUCTS)
+  for (int byte = 0; byte < 4; ++byte) {
+    const Ints activation = bit_cast<Ints>(activations << (24 - 8 * byte)) >> 24;
+    sums += bit_cast<Ints>((weights >> (8 * byte)) & 0xff) * activation;
+  }
+  return sums;
+#elif defined(__AVX512VNNI__)
   return bit_cast<Ints>(
       _mm512_dpbusd_epi32(bit_cast<__m512i>(sums), bit_cast<__m512i>(weights), bit_cast<__m512i>(activations)));
 #elif defined(__AVXVNNI__)
@@ -122,15 +134,9 @@ inline Ints add_products(Ints sums, Words weights, Words activations) {
 #elif defined(__ARM_FEATURE_MATMUL_INT8)
   return bit_cast<Ints>(
       vusdotq_s32(bit_cast<int32x4_t>(sums), bit_cast<uint8x16_t>(weights), bit_cast<int8x16_t>(activations)));
-#elif defined(__ARM_FEATURE_DOTPROD)
+#else
   return bit_cast<Ints>(
       vdotq_s32(bit_cast<int32x4_t>(sums), bit_cast<int8x16_t>(weights), bit_cast<int8x16_t>(activations)));
-#else
-  for (int byte = 0; byte < 4; ++byte) {
-    const Ints activation = bit_cast<Ints>(activations << (24 - 8 * byte)) >> 24;
-    sums += bit_cast<Ints>((weights >> (8 * byte)) & 0xff) * activation;
-  }
-  return sums;
 #endif
 }
 

@@ -17,19 +17,23 @@
 // For loops over arrays that must stay in registers: by default the compiler unrolls short loops only.
 #define PELLUCID_UNROLL _Pragma("GCC unroll 16")
 
+// Lanes of a vector. Tests may compile the products for 16 lanes on any CPU: then vectors are several registers.
+#if !defined(PELLUCID_LANES)
+#if defined(__AVX512F__)
+#define PELLUCID_LANES 16
+#elif defined(__AVX__)
+#define PELLUCID_LANES 8
+#else
+#define PELLUCID_LANES 4
+#endif
+#endif
+
 namespace pellucid {
 
-#if defined(__AVX512F__)
-constexpr int kLanes = 16;
-constexpr int kRegisters = 32;
-#elif defined(__AVX__)
-constexpr int kLanes = 8;
-constexpr int kRegisters = 16;
-#elif defined(__aarch64__)
-constexpr int kLanes = 4;
+constexpr int kLanes = PELLUCID_LANES;
+#if PELLUCID_LANES == 16 || defined(__aarch64__)
 constexpr int kRegisters = 32;
 #else
-constexpr int kLanes = 4;
 constexpr int kRegisters = 16;
 #endif
 
@@ -86,9 +90,9 @@ inline Ints splat(int32_t x) { return Ints{} + x; }
 inline Floats fma(Floats a, Floats b, Floats c) {
 #if defined(__AVX512F__)
   return bit_cast<Floats>(_mm512_fmadd_ps(bit_cast<__m512>(a), bit_cast<__m512>(b), bit_cast<__m512>(c)));
-#elif defined(__AVX__) && defined(__FMA__)
+#elif PELLUCID_LANES == 8 && defined(__FMA__)
   return bit_cast<Floats>(_mm256_fmadd_ps(bit_cast<__m256>(a), bit_cast<__m256>(b), bit_cast<__m256>(c)));
-#elif defined(__aarch64__)
+#elif PELLUCID_LANES == 4 && defined(__aarch64__)
   return bit_cast<Floats>(vfmaq_f32(bit_cast<float32x4_t>(c), bit_cast<float32x4_t>(a), bit_cast<float32x4_t>(b)));
 #else
   return a * b + c;

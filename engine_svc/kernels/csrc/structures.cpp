@@ -22,7 +22,7 @@ extern "C" const PellucidField* pellucid_structures() {
 
       WHOLE(PellucidMatrix), FIELD(PellucidMatrix, panels), FIELD(PellucidMatrix, bias),
       FIELD(PellucidMatrix, outputs), FIELD(PellucidMatrix, inputs), FIELD(PellucidMatrix, format),
-      FIELD(PellucidMatrix, panel_bytes),
+      FIELD(PellucidMatrix, panel_bytes), FIELD(PellucidMatrix, tile_rows),
 
       WHOLE(PellucidLinear), FIELD(PellucidLinear, parts), FIELD(PellucidLinear, num_parts),
 

@@ -39,6 +39,7 @@ struct PellucidMatrix {
   int32_t outputs, inputs;
   int32_t format;
   int32_t panel_bytes;
+  int32_t tile_rows;  // from this number of rows on, matrix tiles are faster than vectors; 0: never
 };
 
 // Several matrices with the same input; their outputs are concatenated.
@@ -83,6 +84,17 @@ struct PellucidTokens {
   const int64_t *input_ids, *positions;
   const int64_t* rows;  // indices of the tokens whose hidden states are returned
   int64_t num_rows;
+};
+
+// What prevents matrix tiles. Mirrored by TileSupport in engine_svc/kernels/tiles.py.
+enum PellucidTileSupport : int32_t {
+  kTilesUsable = 0,
+  kTilesAbsent = 1,       // the CPU does not list them
+  kTilesNotCompiled = 2,  // the compiler did not know them
+  kTilesNotSaved = 3,     // the operating system does not switch their registers
+  kTilesNotPermitted = 4,
+  kTilesIllegal = 5,  // their instructions are illegal in spite of all
+  kTilesWrong = 6,    // their product is wrong
 };
 
 // A field of a structure, or a whole structure if `name` is empty. The last entry has a null `structure`.
