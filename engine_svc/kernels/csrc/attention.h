@@ -23,6 +23,16 @@ constexpr int kItemsPerThread = 4;  // items are smaller if that gives each thre
 constexpr int kMaxRows = 6;  // query rows per register tile
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
+// sums + left * right, for a word of each. (`splat` of a float would add it to zero.)
+template <typename Multiplied>
+inline Floats add_product(Floats sums, uint32_t left, Words right) {
+  if constexpr (std::is_same_v<Multiplied, float>) {
+    return fma(bit_cast<Floats>(Words{} + left), bit_cast<Floats>(right), sums);
+  } else {
+    return Element<Multiplied>::add_product(sums, left, right);
+  }
+}
+
 // A product of query rows with a tile. Left operands are words of what is multiplied: a float or two bfloat16.
 //
 // sums[row][vector] += left[row] * right, for vectors `right[vector]` of `num_words` stored words, `stride` bytes apart.
@@ -43,8 +53,7 @@ inline void add_products(const uint32_t* left, int64_t left_stride, const char* 
         const uint32_t of_row = left[row * left_stride + word * Right::kSteps + step];
         PELLUCID_UNROLL
         for (int vector = 0; vector < kVectors; ++vector) {
-          sums[row][vector] =
-              Element<typename Right::Multiplied>::add_product(sums[row][vector], of_row, vectors[vector]);
+          sums[row][vector] = add_product<typename Right::Multiplied>(sums[row][vector], of_row, vectors[vector]);
         }
       }
     }
