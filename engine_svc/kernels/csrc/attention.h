@@ -36,33 +36,50 @@ inline Floats add_product(Floats sums, uint32_t left, Words right) {
 // A product of query rows with a tile. Left operands are words of what is multiplied: a float or two bfloat16.
 //
 // sums[row][vector] += left[row] * right, for vectors `right[vector]` of `num_words` stored words, `stride` bytes apart.
+// The operands of which there are fewer are held in registers, those of the other side one at a time.
 template <typename KV, int kRows, int kVectors>
 inline void add_products(const uint32_t* left, int64_t left_stride, const char* const* right, int64_t stride,
                          int num_words, Floats (*sums)[kVectors]) {
   using Right = Stored<KV>;
+  using Multiplied = typename Right::Multiplied;
+#pragma GCC unroll 2
   for (int word = 0; word < num_words; ++word) {
     PELLUCID_UNROLL
     for (int step = 0; step < Right::kSteps; ++step) {
-      Words vectors[kVectors];
-      PELLUCID_UNROLL
-      for (int vector = 0; vector < kVectors; ++vector) {
-        vectors[vector] = Right::load(right[vector] + word * stride, step);
-      }
-      PELLUCID_UNROLL
-      for (int row = 0; row < kRows; ++row) {
-        const uint32_t of_row = left[row * left_stride + word * Right::kSteps + step];
+      const auto left_of = [&](int row) { return left[row * left_stride + word * Right::kSteps + step]; };
+      const auto right_of = [&](int vector) { return Right::load(right[vector] + word * stride, step); };
+      if constexpr (kRows < kVectors) {
+        uint32_t lefts[kRows];
+        PELLUCID_UNROLL
+        for (int row = 0; row < kRows; ++row) lefts[row] = left_of(row);
         PELLUCID_UNROLL
         for (int vector = 0; vector < kVectors; ++vector) {
-          sums[row][vector] = add_product<typename Right::Multiplied>(sums[row][vector], of_row, vectors[vector]);
+          const Words of_vector = right_of(vector);
+          PELLUCID_UNROLL
+          for (int row = 0; row < kRows; ++row) {
+            sums[row][vector] = add_product<Multiplied>(sums[row][vector], lefts[row], of_vector);
+          }
+        }
+      } else {
+        Words rights[kVectors];
+        PELLUCID_UNROLL
+        for (int vector = 0; vector < kVectors; ++vector) rights[vector] = right_of(vector);
+        PELLUCID_UNROLL
+        for (int row = 0; row < kRows; ++row) {
+          const uint32_t of_row = left_of(row);
+          PELLUCID_UNROLL
+          for (int vector = 0; vector < kVectors; ++vector) {
+            sums[row][vector] = add_product<Multiplied>(sums[row][vector], of_row, rights[vector]);
+          }
         }
       }
     }
   }
 }
 
-// Vectors per register tile of so many rows: the sums, a right operand and left operands fit in the registers.
-template <int kRows>
-constexpr int kTileVectors = kRegisters >= 32 || kRows <= 3 ? 4 : 2;
+// Vectors per register tile: sums, operands, and the mask that converts bfloat16 fit in the registers.
+template <typename KV, int kRows>
+constexpr int kTileVectors = kRegisters >= 32 || kRows < 3 || (kRows == 3 && Stored<KV>::kSteps == 1) ? 4 : 2;
 
 // A query row and the state of its online softmax.
 template <typename T>
@@ -264,7 +281,7 @@ class Attention {
     if constexpr (kRows > 1) {
       if (num_rows < kRows) return add_scores<Read, kRows - 1>(num_rows, num_parts, rows, row, tile);
     }
-    constexpr int kVectors = kTileVectors<kRows>;
+    constexpr int kVectors = kTileVectors<Read, kRows>;
     int part = 0;
     for (; part + kVectors <= num_parts; part += kVectors) score<Read, kRows, kVectors>(rows, row, tile, part);
     for (; part < num_parts; ++part) score<Read, kRows, 1>(rows, row, tile, part);
@@ -288,7 +305,7 @@ class Attention {
     if constexpr (kRows > 1) {
       if (num_rows < kRows) return add_values<Read, kRows - 1>(num_rows, num_parts, rows, row, tile);
     }
-    constexpr int kVectors = kTileVectors<kRows>;
+    constexpr int kVectors = kTileVectors<Read, kRows>;
     int dim = 0;
     for (; dim + kVectors * kLanes <= width_; dim += kVectors * kLanes) {
       sum_values<Read, kRows, kVectors>(num_parts, rows, row, tile, dim);
@@ -325,25 +342,26 @@ class Attention {
 
   // Replaces the dot products of a row with one tile by softmax weights.
   void update_softmax(Row<T>& row, float* stored, int num_parts, int first, const Tile& tile) const {
-    Floats scores[kParts];
-    for (int part = 0; part < kParts; ++part) {
-      scores[part] = part < num_parts ? scaled(load<Floats>(stored + part * kLanes), tile.key_scales[part])
-                                      : splat(-kInfinity);
+    const bool masks = row.first > first || row.last < first + num_parts * kLanes - 1;
+    Floats highest = splat(row.max_score);
+    for (int part = 0; part < num_parts; ++part) {
+      Floats scores = scaled(load<Floats>(stored + part * kLanes), tile.key_scales[part]);
+      if (masks) scores = masked(row, scores, first + part * kLanes);
+      highest = Max()(highest, scores);
+      store(stored + part * kLanes, scores);
     }
-    apply_mask(row, scores, num_parts, first);
-    const Max max;
-    const float max_score = max(row.max_score, reduce(combine(scores, max), max));
+    const float max_score = reduce(highest, Max());
     const float shift = max_score == -kInfinity ? 0.0f : max_score;  // no keys so far
-    for (int part = 0; part < kParts; ++part) {
-      scores[part] = part < num_parts ? exp(scores[part] - shift) : Floats{};
-    }
-    row.rescale = exp(splat(row.max_score - shift))[0];
-    row.sum = row.sum * row.rescale + reduce(combine(scores, Sum()), Sum());
-    row.max_score = max_score;
+    Floats sums = {};
     auto* const weights = reinterpret_cast<Multiplied*>(stored);
     for (int part = 0; part < num_parts; ++part) {
-      Element<Multiplied>::store_rounded(weights + part * kLanes, weighted(scores[part], tile.value_scales[part]));
+      const Floats of_part = exp(load<Floats>(stored + part * kLanes) - shift);
+      sums += of_part;
+      Element<Multiplied>::store_rounded(weights + part * kLanes, weighted(of_part, tile.value_scales[part]));
     }
+    row.rescale = exp(splat(row.max_score - shift))[0];
+    row.sum = row.sum * row.rescale + reduce(sums, Sum());
+    row.max_score = max_score;
   }
 
   Floats scaled(Floats products, const float* key_scales) const {
@@ -358,27 +376,11 @@ class Attention {
     return weights == 0.0f ? Floats{} : weights * load<Floats>(value_scales);
   }
 
-  static void apply_mask(const Row<T>& row, Floats* scores, int num_parts, int first) {
-    if (row.first <= first && row.last >= first + num_parts * kLanes - 1) return;
-    Ints lanes;
-    for (int lane = 0; lane < kLanes; ++lane) lanes[lane] = lane;
-    for (int part = 0; part < num_parts; ++part) {
-      const Ints keys = lanes + (first + part * kLanes);
-      scores[part] = (keys < row.first) | (keys > row.last) ? splat(-kInfinity) : scores[part];
-    }
-  }
-
-  // All parts in one, in a fixed order.
-  template <typename Operation>
-  static Floats combine(const Floats* parts, Operation operation) {
-    Floats level[kParts];
-    std::copy_n(parts, kParts, level);
-    PELLUCID_UNROLL
-    for (int size = kParts / 2; size > 0; size /= 2) {
-      PELLUCID_UNROLL
-      for (int part = 0; part < size; ++part) level[part] = operation(level[part], level[part + size]);
-    }
-    return level[0];
+  // -infinity for keys that the row does not attend to
+  static Floats masked(const Row<T>& row, Floats scores, int first_key) {
+    Ints keys;
+    for (int lane = 0; lane < kLanes; ++lane) keys[lane] = first_key + lane;
+    return (keys < row.first) | (keys > row.last) ? splat(-kInfinity) : scores;
   }
 
   const PellucidAttention& shape_;
