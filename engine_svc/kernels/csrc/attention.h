@@ -38,7 +38,7 @@ inline Floats add_product(Floats sums, uint32_t left, Words right) {
 // sums[row][vector] += left[row] * right, for vectors `right[vector]` of `num_words` stored words, `stride` bytes apart.
 // The operands of which there are fewer are held in registers, those of the other side one at a time.
 template <typename KV, int kRows, int kVectors>
-inline void add_products(const uint32_t* left, int64_t left_stride, const char* const* right, int64_t stride,
+inline void accumulate(const uint32_t* left, int64_t left_stride, const char* const* right, int64_t stride,
                          int num_words, Floats (*sums)[kVectors]) {
   using Right = Stored<KV>;
   using Multiplied = typename Right::Multiplied;
@@ -81,6 +81,86 @@ inline void add_products(const uint32_t* left, int64_t left_stride, const char* 
 template <typename KV, int kRows>
 constexpr int kTileVectors = kRegisters >= 32 || kRows < 3 || (kRows == 3 && Stored<KV>::kSteps == 1) ? 4 : 2;
 
+// The operands and results of some rows of an item. Pointers are to the first row.
+struct RowTile {
+  int head_dim, width;
+  const uint32_t* queries;  // words [rows][query_words]
+  int64_t query_words;
+  float* scores;  // [rows][kTileKeys]
+  const uint32_t* weights;  // words [rows][kTileKeys]
+  const float* rescale;  // of the sums so far, [rows]
+  float* sums;  // [rows][width]
+};
+
+template <typename KV, int kRows, int kVectors>
+void score(const RowTile& rows, const Tile& tile, int part) {
+  Floats sums[kRows][kVectors] = {};
+  accumulate<KV, kRows, kVectors>(rows.queries, rows.query_words, tile.keys + part, tile.key_stride,
+                                    rows.head_dim / Stored<KV>::kPerWord, sums);
+  PELLUCID_UNROLL
+  for (int row = 0; row < kRows; ++row) {
+    PELLUCID_UNROLL
+    for (int vector = 0; vector < kVectors; ++vector) {
+      store(rows.scores + row * kTileKeys + (part + vector) * kLanes, sums[row][vector]);
+    }
+  }
+}
+
+// Dot products of queries and keys. Unrolled for each number of rows, so that the sums stay in registers.
+template <typename KV, int kRows = kMaxRows>
+void add_scores(int num_rows, int num_parts, const RowTile& rows, const Tile& tile) {
+  if constexpr (kRows > 1) {
+    if (num_rows < kRows) return add_scores<KV, kRows - 1>(num_rows, num_parts, rows, tile);
+  }
+  constexpr int kVectors = kTileVectors<KV, kRows>;
+  int part = 0;
+  for (; part + kVectors <= num_parts; part += kVectors) score<KV, kRows, kVectors>(rows, tile, part);
+  for (; part < num_parts; ++part) score<KV, kRows, 1>(rows, tile, part);
+}
+
+template <typename KV, int kRows, int kVectors>
+void sum_values(int num_parts, const RowTile& rows, const Tile& tile, int dim) {
+  constexpr int kPerOperand = Element<typename Stored<KV>::Multiplied>::kPerWord;
+  Floats sums[kRows][kVectors];
+  PELLUCID_UNROLL
+  for (int row = 0; row < kRows; ++row) {
+    PELLUCID_UNROLL
+    for (int vector = 0; vector < kVectors; ++vector) {
+      sums[row][vector] = load<Floats>(rows.sums + row * rows.width + dim + vector * kLanes) * rows.rescale[row];
+    }
+  }
+  for (int part = 0; part < num_parts; ++part) {
+    const char* vectors[kVectors];
+    PELLUCID_UNROLL
+    for (int vector = 0; vector < kVectors; ++vector) {
+      vectors[vector] = tile.values[part] + (dim + vector * kLanes) * kWordBytes<KV>;
+    }
+    accumulate<KV, kRows, kVectors>(rows.weights + part * kLanes / kPerOperand, kTileKeys, vectors,
+                                      tile.value_stride, kLanes / Stored<KV>::kPerWord, sums);
+  }
+  PELLUCID_UNROLL
+  for (int row = 0; row < kRows; ++row) {
+    PELLUCID_UNROLL
+    for (int vector = 0; vector < kVectors; ++vector) {
+      store(rows.sums + row * rows.width + dim + vector * kLanes, sums[row][vector]);
+    }
+  }
+}
+
+// Sums of values by their weights, unrolled likewise.
+template <typename KV, int kRows = kMaxRows>
+void add_values(int num_rows, int num_parts, const RowTile& rows, const Tile& tile) {
+  if constexpr (kRows > 1) {
+    if (num_rows < kRows) return add_values<KV, kRows - 1>(num_rows, num_parts, rows, tile);
+  }
+  constexpr int kVectors = kTileVectors<KV, kRows>;
+  int dim = 0;
+  for (; dim + kVectors * kLanes <= rows.width; dim += kVectors * kLanes) {
+    sum_values<KV, kRows, kVectors>(num_parts, rows, tile, dim);
+  }
+  for (; dim < rows.width; dim += kLanes) sum_values<KV, kRows, 1>(num_parts, rows, tile, dim);
+}
+
 // A query row and the state of its online softmax.
 template <typename T>
 struct Row {
@@ -88,7 +168,6 @@ struct Row {
   int first, last;  // positions of the keys that it attends to
   float max_score = -kInfinity;
   float sum = 0.0f;
-  float rescale = 1.0f;  // of the sums so far, in the current tile
 };
 
 // A work item: queries of one sequence that share a KV head.
@@ -105,10 +184,10 @@ struct ItemRows {
   int64_t query_words;
   std::unique_ptr<uint32_t[]> queries;  // words [rows][query_words]
   std::unique_ptr<float[]> scores;  // [rows][kTileKeys]; weights replace them, in words
+  std::vector<float> rescale;  // [rows]
   std::vector<float> sums;  // [rows][width]
 
   int size() const { return static_cast<int>(rows.size()); }
-  uint32_t* weights(int row) const { return reinterpret_cast<uint32_t*>(&scores[int64_t{row} * kTileKeys]); }
 };
 
 // `T` is the type of queries, new keys and values, and outputs, `KV` that of the cache.
@@ -175,6 +254,7 @@ class Attention {
     found.query_words = shape_.head_dim / kPerOperand;
     found.queries.reset(new uint32_t[num_rows * found.query_words]);
     found.scores.reset(new float[int64_t{num_rows} * kTileKeys]);
+    found.rescale.resize(num_rows);
     found.sums.resize(int64_t{num_rows} * width_);
     found.rows.reserve(num_rows);
     const int position_of_end = batch_.context_lens[item.sequence] - batch_.query_starts[item.sequence + 1];
@@ -255,93 +335,38 @@ class Attention {
     return converted;
   }
 
+  RowTile from_row(ItemRows<T>& rows, int row) const {
+    float* const scores = &rows.scores[int64_t{row} * kTileKeys];
+    return {shape_.head_dim, width_, &rows.queries[row * rows.query_words], rows.query_words, scores,
+            reinterpret_cast<const uint32_t*>(scores), &rows.rescale[row], &rows.sums[int64_t{row} * width_]};
+  }
+
   // All scores first, then all sums of values, so that either keys or values are in the L1 cache.
   template <typename Read>
   void add_tile(ItemRows<T>& rows, const Tile& tile, int first) const {
-    for (int row = 0; row < rows.size(); row += rows.per_tile) {
-      const int num_rows = std::min(rows.per_tile, rows.size() - row);
-      const int end = rows.rows[row + num_rows - 1].last + 1;
-      if (end <= first) continue;
-      const int num_parts = parts_before(first, end);
-      add_scores<Read>(num_rows, num_parts, rows, row, tile);
+    for_each_tile(rows, first, [&](int row, int num_rows, int num_parts) {
+      add_scores<Read>(num_rows, num_parts, from_row(rows, row), tile);
       for (int i = row; i < row + num_rows; ++i) {
-        update_softmax(rows.rows[i], &rows.scores[int64_t{i} * kTileKeys], num_parts, first, tile);
+        rows.rescale[i] = update_softmax(rows.rows[i], &rows.scores[int64_t{i} * kTileKeys], num_parts, first, tile);
       }
-    }
+    });
+    for_each_tile(rows, first, [&](int row, int num_rows, int num_parts) {
+      add_values<Read>(num_rows, num_parts, from_row(rows, row), tile);
+    });
+  }
+
+  // Calls `use(row, num_rows, num_parts)` for rows that attend to keys from `first` on, in that many parts.
+  template <typename Use>
+  static void for_each_tile(const ItemRows<T>& rows, int first, const Use& use) {
     for (int row = 0; row < rows.size(); row += rows.per_tile) {
       const int num_rows = std::min(rows.per_tile, rows.size() - row);
       const int end = rows.rows[row + num_rows - 1].last + 1;
-      if (end > first) add_values<Read>(num_rows, parts_before(first, end), rows, row, tile);
+      if (end > first) use(row, num_rows, parts_before(first, end));
     }
   }
 
-  // Unrolled for each number of rows, so that the sums stay in registers.
-  template <typename Read, int kRows = kMaxRows>
-  void add_scores(int num_rows, int num_parts, const ItemRows<T>& rows, int row, const Tile& tile) const {
-    if constexpr (kRows > 1) {
-      if (num_rows < kRows) return add_scores<Read, kRows - 1>(num_rows, num_parts, rows, row, tile);
-    }
-    constexpr int kVectors = kTileVectors<Read, kRows>;
-    int part = 0;
-    for (; part + kVectors <= num_parts; part += kVectors) score<Read, kRows, kVectors>(rows, row, tile, part);
-    for (; part < num_parts; ++part) score<Read, kRows, 1>(rows, row, tile, part);
-  }
-
-  template <typename Read, int kRows, int kVectors>
-  void score(const ItemRows<T>& rows, int row, const Tile& tile, int part) const {
-    Floats sums[kRows][kVectors] = {};
-    add_products<Read, kRows, kVectors>(&rows.queries[row * rows.query_words], rows.query_words, tile.keys + part,
-                                        tile.key_stride, shape_.head_dim / Stored<Read>::kPerWord, sums);
-    PELLUCID_UNROLL
-    for (int i = 0; i < kRows; ++i) {
-      float* const to = &rows.scores[int64_t{row + i} * kTileKeys];
-      PELLUCID_UNROLL
-      for (int vector = 0; vector < kVectors; ++vector) store(to + (part + vector) * kLanes, sums[i][vector]);
-    }
-  }
-
-  template <typename Read, int kRows = kMaxRows>
-  void add_values(int num_rows, int num_parts, ItemRows<T>& rows, int row, const Tile& tile) const {
-    if constexpr (kRows > 1) {
-      if (num_rows < kRows) return add_values<Read, kRows - 1>(num_rows, num_parts, rows, row, tile);
-    }
-    constexpr int kVectors = kTileVectors<Read, kRows>;
-    int dim = 0;
-    for (; dim + kVectors * kLanes <= width_; dim += kVectors * kLanes) {
-      sum_values<Read, kRows, kVectors>(num_parts, rows, row, tile, dim);
-    }
-    for (; dim < width_; dim += kLanes) sum_values<Read, kRows, 1>(num_parts, rows, row, tile, dim);
-  }
-
-  template <typename Read, int kRows, int kVectors>
-  void sum_values(int num_parts, ItemRows<T>& rows, int row, const Tile& tile, int dim) const {
-    Floats sums[kRows][kVectors];
-    float* const stored = &rows.sums[int64_t{row} * width_ + dim];
-    PELLUCID_UNROLL
-    for (int i = 0; i < kRows; ++i) {
-      PELLUCID_UNROLL
-      for (int vector = 0; vector < kVectors; ++vector) {
-        sums[i][vector] = load<Floats>(stored + i * width_ + vector * kLanes) * rows.rows[row + i].rescale;
-      }
-    }
-    for (int part = 0; part < num_parts; ++part) {
-      const char* vectors[kVectors];
-      PELLUCID_UNROLL
-      for (int vector = 0; vector < kVectors; ++vector) {
-        vectors[vector] = tile.values[part] + (dim + vector * kLanes) * kWordBytes<Read>;
-      }
-      add_products<Read, kRows, kVectors>(rows.weights(row) + part * kLanes / kPerOperand, kTileKeys, vectors,
-                                          tile.value_stride, kLanes / Stored<Read>::kPerWord, sums);
-    }
-    PELLUCID_UNROLL
-    for (int i = 0; i < kRows; ++i) {
-      PELLUCID_UNROLL
-      for (int vector = 0; vector < kVectors; ++vector) store(stored + i * width_ + vector * kLanes, sums[i][vector]);
-    }
-  }
-
-  // Replaces the dot products of a row with one tile by softmax weights.
-  void update_softmax(Row<T>& row, float* stored, int num_parts, int first, const Tile& tile) const {
+  // Replaces the dot products of a row with one tile by softmax weights; returns the factor of its sums so far.
+  float update_softmax(Row<T>& row, float* stored, int num_parts, int first, const Tile& tile) const {
     const bool masks = row.first > first || row.last < first + num_parts * kLanes - 1;
     Floats highest = splat(row.max_score);
     for (int part = 0; part < num_parts; ++part) {
@@ -359,9 +384,10 @@ class Attention {
       sums += of_part;
       Element<Multiplied>::store_rounded(weights + part * kLanes, weighted(of_part, tile.value_scales[part]));
     }
-    row.rescale = exp(splat(row.max_score - shift))[0];
-    row.sum = row.sum * row.rescale + reduce(sums, Sum());
+    const float rescale = exp(splat(row.max_score - shift))[0];
+    row.sum = row.sum * rescale + reduce(sums, Sum());
     row.max_score = max_score;
+    return rescale;
   }
 
   Floats scaled(Floats products, const float* key_scales) const {
