@@ -51,7 +51,8 @@ class Settings(ServiceSettings):
     )
     dtype: Literal["auto", "float32", "bfloat16"] = Field(
         default="auto",
-        description="precision of weights and KV cache; auto takes what suits the weights",
+        description="precision of weights, and of the KV cache unless `kv_cache_dtype` is set; auto takes what suits "
+        "the weights",
     )
     quantization: Literal["auto", "none", "int16", "int8"] = Field(
         default="auto",
