@@ -2,10 +2,11 @@
 
     python -m bench.quality                                  # SmolLM2-135M on this repository's docs/*.md
     python -m bench.quality README.md --formats int8
+    python -m bench.quality --kv-cache-dtypes auto int8      # each format with each type of KV cache
 
 Texts are split into chunks of ``--context`` tokens; each token of a chunk except the first is predicted from those
 before it. Prints a Markdown table. ``none`` is bfloat16, which is also the dtype of the KV cache with the integer
-formats.
+formats, unless it is int8.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import math
 from collections.abc import Iterator
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +25,7 @@ from pellucid.model import default_model_file
 
 _TEXTS: Final = sorted((Path(__file__).parents[1] / "docs").glob("*.md"))
 _FORMATS: Final = ("none", "int16", "int8")
+_CACHES: Final = ("auto", "int8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("texts", nargs="*", type=Path, default=_TEXTS, metavar="TEXT", help="default: docs/*.md")
     parser.add_argument("--model", default="", help="a folder, a .gguf file or a Hugging Face id; default: SmolLM2")
     parser.add_argument("--formats", nargs="+", default=list(_FORMATS), choices=_FORMATS)
+    parser.add_argument("--kv-cache-dtypes", nargs="+", default=["auto"], choices=_CACHES)
     parser.add_argument("--context", type=int, default=512, help="tokens per chunk")
     return parser.parse_args()
 
@@ -78,19 +82,21 @@ def main() -> None:
     arguments = _arguments()
     texts = [path.read_text() for path in arguments.texts]
 
-    def measured(dtype: str, quantization: str) -> Predictions:
+    def measured(dtype: str, quantization: str, cache: str) -> Predictions:
         model = arguments.model or default_model_file()
-        llm = LLM(model, dtype=dtype, quantization=quantization, max_model_len=arguments.context + 1)
+        length = arguments.context + 1
+        llm = LLM(model, dtype=dtype, quantization=quantization, kv_cache_dtype=cache, max_model_len=length)
         return predict(llm, texts, arguments.context)
 
-    exact = measured("float32", "none")
+    exact = measured("float32", "none", "auto")
     print(f"{len(exact.logprobs)} tokens\n")
     print("| format | perplexity | relative to float32 | top-1 agreement |\n|---|--:|--:|--:|")
     print(f"| float32 | {exact.perplexity:.3f} | 1 | |", flush=True)
-    for name in arguments.formats:
-        found = measured("bfloat16", name)
+    for name, cache in product(arguments.formats, arguments.kv_cache_dtypes):
+        found = measured("bfloat16", name, cache)
         ratio, agreement = found.perplexity / exact.perplexity, found.agreement(exact)
-        print(f"| {name} | {found.perplexity:.3f} | {ratio:.4f} | {agreement:.2%} |", flush=True)
+        label = name if cache == "auto" else f"{name}, {cache} KV cache"
+        print(f"| {label} | {found.perplexity:.3f} | {ratio:.4f} | {agreement:.2%} |", flush=True)
 
 
 if __name__ == "__main__":

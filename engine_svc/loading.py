@@ -57,6 +57,7 @@ def load_runner(settings: Settings) -> Runner:
         executor=settings.executor,
         quantization=settings.quantization,
         deterministic=settings.deterministic,
+        kv_cache_dtype=settings.kv_cache_dtype,
     )
 
 
@@ -91,7 +92,7 @@ def build_engine(settings: Settings, runner: Runner, metrics: EngineMetrics) -> 
     blocks = BlockManager(
         info.num_blocks,
         settings.block_size,
-        model=f"{info.model_path} {info.dtype}",
+        model=f"{info.model_path} {info.dtype} {info.cache_dtype}",
         enable_prefix_caching=settings.enable_prefix_caching,
     )
     limits = StepLimits(settings.max_num_seqs, settings.max_num_batched_tokens, settings.max_prefill_chunk)

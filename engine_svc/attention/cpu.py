@@ -6,6 +6,7 @@ It is batch-invariant: the output for a sequence depends on its own tokens only.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -14,6 +15,8 @@ from engine_svc.attention.interface import AttentionConfig, PagedBatch
 from engine_svc.kernels.library import Kernels
 from engine_svc.kernels.memory import huge_pages
 from engine_svc.kernels.structures import AttentionShape, Batch
+
+_WORD_BYTES: Final = 4
 
 
 class KernelCache:
@@ -28,17 +31,12 @@ class KernelCache:
             scale=config.head_dim**-0.5 if config.scale is None else config.scale,
             softcap=config.softcap or 0.0,
             is_bfloat16=config.dtype == torch.bfloat16,
+            is_int8_cache=config.int8_cache,
             num_threads=torch.get_num_threads(),
         )
-        # Values are stored in words of 4 bytes, so an odd block size of bfloat16 is rounded up.
-        per_word = _per_word(config.dtype)
-        value_slots = -(-block_size // per_word) * per_word
-        size = num_blocks * config.num_kv_heads * (block_size + value_slots) * config.head_dim
-        self.data = (
-            huge_pages(config.num_layers * size * config.dtype.itemsize)
-            .view(config.dtype)
-            .view(config.num_layers, size)
-        )
+        layer_bytes = num_blocks * config.num_kv_heads * _head_bytes(config, block_size)
+        data = huge_pages(config.num_layers * layer_bytes).view(config.num_layers, layer_bytes)
+        self.data = data.view(config.cache_dtype)
         """One row for each layer."""
 
 
@@ -78,7 +76,19 @@ def reason_against_kernel(head_dim: int, dtype: torch.dtype) -> str | None:
 
 def _per_word(dtype: torch.dtype) -> int:
     """Elements per word of 4 bytes, the unit in which keys and values are stored."""
-    return 4 // dtype.itemsize
+    return _WORD_BYTES // dtype.itemsize
+
+
+def _head_bytes(config: AttentionConfig, block_size: int) -> int:
+    """Size of a block of one KV head, as in ``csrc/kv_cache.h``
+
+    Words of 4 bytes hold values of two tokens in bfloat16, and scales are aligned, so odd sizes are rounded up.
+    """
+    if config.int8_cache:
+        return -(-2 * block_size * (config.head_dim + torch.float32.itemsize) // _WORD_BYTES) * _WORD_BYTES
+    per_word = _per_word(config.dtype)
+    value_slots = -(-block_size // per_word) * per_word
+    return (block_size + value_slots) * config.head_dim * config.dtype.itemsize
 
 
 @dataclass(frozen=True, slots=True)

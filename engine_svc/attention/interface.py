@@ -26,15 +26,24 @@ class AttentionConfig:
     """Factor of the scores (products of queries and keys); None is ``1 / sqrt(head_dim)``"""
     softcap: float | None = None
     """Soft cap of the scaled scores, as in ``engine_svc.layers.activation.softcap``"""
+    int8_cache: bool = False
+    """Keys and values are stored in int8, each with a float32 scale per token and KV head (absmax / 127)"""
 
     @property
     def num_layers(self) -> int:
         return len(self.windows)
 
     @property
+    def cache_dtype(self) -> torch.dtype:
+        """Element type of the KV cache"""
+        return torch.int8 if self.int8_cache else self.dtype
+
+    @property
     def kv_bytes_per_token(self) -> int:
         """Bytes of the KV cache per token, over all layers."""
-        return 2 * self.num_layers * self.num_kv_heads * self.head_dim * self.dtype.itemsize
+        scale_bytes = torch.float32.itemsize if self.int8_cache else 0
+        head_bytes = self.head_dim * self.cache_dtype.itemsize + scale_bytes
+        return 2 * self.num_layers * self.num_kv_heads * head_bytes
 
 
 @dataclass(frozen=True, slots=True)

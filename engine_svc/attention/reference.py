@@ -20,6 +20,8 @@ from engine_svc.layers.activation import softcap
 _MAX_QUERIES: Final = 128
 """Query tokens of a sequence per call; bounds the size of the mask, and the work on masked keys."""
 
+_MIN_SCALE: Final = 2.0**-100
+
 
 class ReferenceAttention:
     """The reference backend (see ``engine_svc.attention.interface.AttentionBackend``)."""
@@ -33,8 +35,11 @@ class ReferenceAttention:
         self.max_queries = 1 if batch_invariant else _MAX_QUERIES
         self.attention = _summed_attention if batch_invariant else _attention
         shape = (num_blocks * block_size, 2, config.num_kv_heads, config.head_dim)
-        self.cache = [torch.empty(shape, dtype=config.dtype) for _ in range(config.num_layers)]
+        self.cache = [torch.empty(shape, dtype=config.cache_dtype) for _ in range(config.num_layers)]
         """Per layer, keys and values in one tensor, so that one gather reads both."""
+        scales = (*shape[:3], 1) if config.int8_cache else (0,)
+        self.scales = [torch.empty(scales, dtype=torch.float32) for _ in range(config.num_layers)]
+        """Per layer, factors of the elements of an int8 cache"""
 
     def begin(self, batch: PagedBatch) -> ReferenceStep:
         starts, lens = batch.query_starts.tolist(), batch.context_lens.tolist()
@@ -66,7 +71,8 @@ class _Span:
         query = torch.arange(self.num_keys - num_queries, self.num_keys)[:, None]
         key = torch.arange(self.num_keys)
         masked = key > query if window is None else (key > query) | (key <= query - window)
-        bias = torch.zeros(masked.shape, dtype=config.dtype).masked_fill_(masked, float("-inf"))
+        dtype = torch.float32 if config.int8_cache else config.dtype
+        bias = torch.zeros(masked.shape, dtype=dtype).masked_fill_(masked, float("-inf"))
         return bias.repeat_interleave(config.num_heads // config.num_kv_heads, dim=0)
 
 
@@ -79,27 +85,54 @@ class ReferenceStep:
     spans: list[_Span]
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        cache = self.backend.cache[layer]
-        cache.index_copy_(0, self.slot_mapping, torch.stack((key, value), dim=1))
+        self._put(layer, torch.stack((key, value), dim=1))
         out = torch.empty_like(query)
         for span in self.spans:
             out[span.start : span.end] = self._attend_one(layer, query[span.start : span.end], span)
         return out
+
+    def _put(self, layer: int, added: Tensor) -> None:
+        """Write keys and values [tokens, 2, kv_heads, head_dim] to the cache."""
+        if self.backend.config.int8_cache:
+            added, scales = quantize_rows(added)
+            self.backend.scales[layer].index_copy_(0, self.slot_mapping, scales)
+        self.backend.cache[layer].index_copy_(0, self.slot_mapping, added)
+
+    def _read(self, layer: int, span: _Span) -> Tensor:
+        """Keys and values of a sequence [keys, 2, kv_heads, head_dim], in float32 from an int8 cache"""
+        found = self._gather(self.backend.cache[layer], span)
+        return found * self._gather(self.backend.scales[layer], span) if self.backend.config.int8_cache else found
+
+    def _gather(self, cache: Tensor, span: _Span) -> Tensor:
+        """[slots, ...] -> [keys, ...]"""
+        pages = cache.view(-1, self.backend.block_size, *cache.shape[1:]).index_select(0, span.blocks)
+        return pages.flatten(0, 1)[: span.num_keys]
 
     def _attend_one(self, layer: int, query: Tensor, span: _Span) -> Tensor:
         """[queries, heads, head_dim] -> [queries, heads, head_dim]
 
         The query heads of a KV head are computed as additional queries of it.
         """
-        cache, config = self.backend.cache[layer], self.backend.config
+        config = self.backend.config
         num_queries, num_heads, head_dim = query.shape
-        pages = cache.view(-1, self.backend.block_size, *cache.shape[1:]).index_select(0, span.blocks)
-        keys, values = pages.flatten(0, 1)[: span.num_keys].permute(1, 2, 0, 3)  # each [kv_heads, keys, head_dim]
+        keys, values = self._read(layer, span).permute(1, 2, 0, 3)  # each [kv_heads, keys, head_dim]
         # Query heads grouped by KV head: [kv_heads, queries, group, head_dim]
         grouped = query.view(num_queries, len(keys), -1, head_dim).transpose(0, 1)
-        stacked = grouped.reshape(len(keys), -1, head_dim)
+        stacked = grouped.reshape(len(keys), -1, head_dim).to(keys.dtype)
         out = self.backend.attention(stacked, keys, values, span.bias(config, config.windows[layer]), config)
-        return out.view(grouped.shape).transpose(0, 1).reshape(num_queries, num_heads, head_dim)
+        return out.to(query.dtype).view(grouped.shape).transpose(0, 1).reshape(num_queries, num_heads, head_dim)
+
+
+def quantize_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Quantise each row of the last dimension to int8: the integers, and a scale for each row, float32 [..., 1].
+
+    The scale of a row with a NaN or an infinity is NaN. Rows whose scale is too small become zeros.
+    """
+    rows = rows.float()
+    scales = rows.abs().amax(-1, keepdim=True) / 127
+    scales = torch.where(scales.isfinite(), scales, torch.nan)
+    inverse = torch.where(scales > _MIN_SCALE, 1 / scales, 0.0)
+    return torch.where(scales.isnan(), 0.0, rows * inverse).round().to(torch.int8), scales
 
 
 def _attention(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, config: AttentionConfig) -> Tensor:

@@ -91,6 +91,7 @@ class GenerationBackend:
             tasks=["generate"],
             supports_constraints=self.grammars.is_supported,
             vocabulary_hash=self.grammars.vocabulary_hash,
+            kv_cache_dtype=info.cache_dtype,
         )
 
     def loads(self) -> engine_pb2.Loads:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from engine_svc.attention.backends import find_kernels
+from engine_svc.attention.interface import AttentionConfig
 from engine_svc.executors.cache import CacheSize
 from engine_svc.kernels.library import Kernels
 from engine_svc.weights.checkpoint import Checkpoint
@@ -30,6 +31,12 @@ class LoadRequest:
     quantization: str = "auto"
     attention_backend: str = "auto"
     deterministic: bool = False
+    kv_cache_dtype: str = "auto"
+    """``int8``, or ``auto``: the model's dtype"""
+
+    def with_cache(self, attention: AttentionConfig) -> AttentionConfig:
+        """``attention`` over the requested KV cache."""
+        return replace(attention, int8_cache=self.kv_cache_dtype == "int8")
 
     @cached_property
     def kernels(self) -> Kernels | None:

@@ -19,6 +19,7 @@ class AttentionShape(Structure):
         ("scale", c_float),
         ("softcap", c_float),
         ("is_bfloat16", c_int32),
+        ("is_int8_cache", c_int32),
         ("num_threads", c_int32),
     ]
 

@@ -75,6 +75,7 @@ def load_model_runner(
     executor: str = "auto",
     quantization: str = "auto",
     deterministic: bool = False,
+    kv_cache_dtype: str = "auto",
 ) -> ModelRunner:
     """Load a model from a folder, a .gguf file or a Hugging Face id.
 
@@ -94,6 +95,7 @@ def load_model_runner(
         quantization,
         attention_backend,
         deterministic,
+        kv_cache_dtype,
     )
     loaded = load_executor(request)
     info = _info(model, request, loaded, max_model_len)

@@ -36,7 +36,7 @@ class Model:
     eos_token_ids: tuple[int, ...]
     """Tokens that end the output of a prompt that was not rendered by a chat template."""
     fingerprint: str
-    """Changes with the weights, the dtype and the chat template; clients see it as ``system_fingerprint``."""
+    """Changes with the weights, the dtypes and the chat template; clients see it as ``system_fingerprint``."""
     warnings: tuple[str, ...]
     """Limitations that an operator should know, as sentences."""
 

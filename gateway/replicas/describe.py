@@ -48,7 +48,7 @@ def build_model(
         supports_constraints=engine.supports_constraints,
         call_syntax=dict(detokenizer.call_syntaxes).get(tool_parser),
         eos_token_ids=tokenizer.eos_token_ids,
-        fingerprint=_fingerprint(engine.model_path, engine.dtype, tokenizer.template_version),
+        fingerprint=_fingerprint(engine.model_path, engine.dtype, engine.kv_cache_dtype, tokenizer.template_version),
         warnings=tuple(_warnings(tokenizer, detokenizer, parsers)),
     )
 

@@ -40,6 +40,8 @@ class EngineInfo:
     supports_constraints: bool = False
     vocabulary_hash: str = ""
     """Equal for services with the same tokens; empty: unknown."""
+    kv_cache_dtype: str = ""
+    """Element type of the KV cache, on which results depend; empty: unknown, or none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -874,6 +874,7 @@ class ModelInfo(_message.Message):
     SUPPORTS_CONSTRAINTS_FIELD_NUMBER: _builtins.int
     DETERMINISTIC_FIELD_NUMBER: _builtins.int
     VOCABULARY_HASH_FIELD_NUMBER: _builtins.int
+    KV_CACHE_DTYPE_FIELD_NUMBER: _builtins.int
     model_path: _builtins.str
     """Folder, file or name that the model was loaded from."""
     model_type: _builtins.str
@@ -898,6 +899,8 @@ class ModelInfo(_message.Message):
     """Whether results are batch-invariant: the output of a request depends on the request alone."""
     vocabulary_hash: _builtins.str
     """Hash of the tokens, see modelfiles/vocabulary_hash.py; empty: unknown, and not compared."""
+    kv_cache_dtype: _builtins.str
+    """Element type of the KV cache: `float32`, `bfloat16` or `int8`. Results depend on it. Empty: unknown, or none."""
     @_builtins.property
     def eos_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """End-of-sequence tokens from the model's configuration."""
@@ -923,10 +926,11 @@ class ModelInfo(_message.Message):
         supports_constraints: _builtins.bool = ...,
         deterministic: _builtins.bool = ...,
         vocabulary_hash: _builtins.str = ...,
+        kv_cache_dtype: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["block_size", b"block_size", "deterministic", b"deterministic", "dtype", b"dtype", "eos_token_ids", b"eos_token_ids", "max_context_length", b"max_context_length", "max_num_seqs", b"max_num_seqs", "model_path", b"model_path", "model_type", b"model_type", "num_blocks", b"num_blocks", "simulated", b"simulated", "supports_constraints", b"supports_constraints", "tasks", b"tasks", "vocab_size", b"vocab_size", "vocabulary_hash", b"vocabulary_hash"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["block_size", b"block_size", "deterministic", b"deterministic", "dtype", b"dtype", "eos_token_ids", b"eos_token_ids", "kv_cache_dtype", b"kv_cache_dtype", "max_context_length", b"max_context_length", "max_num_seqs", b"max_num_seqs", "model_path", b"model_path", "model_type", b"model_type", "num_blocks", b"num_blocks", "simulated", b"simulated", "supports_constraints", b"supports_constraints", "tasks", b"tasks", "vocab_size", b"vocab_size", "vocabulary_hash", b"vocabulary_hash"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -36,11 +36,13 @@ def test_formats_are_compared_with_float32(
 ) -> None:
     (tmp_path / "text").write_text("Every service reads its settings from environment variables. " * 20)
     given = [str(tmp_path / "text"), "--model", tiny_folder, "--context", "100", "--formats", "none", "int8"]
+    given += ["--kv-cache-dtypes", "auto", "int8"]
     monkeypatch.setattr(sys, "argv", ["quality", *given])
     quality.main()
     number, _, _, _, *rows = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r"\d+ tokens", number)
-    assert [row.split()[1] for row in rows] == ["float32", "none", "int8"]
-    assert all(re.fullmatch(r"\| \w+ \| [\d.]+ \| [\d.]+ \| [\d.]+% \|", row) for row in rows[1:])
+    labels = [row.split("|")[1].strip() for row in rows]
+    assert labels == ["float32", "none", "none, int8 KV cache", "int8", "int8, int8 KV cache"]
+    assert all(re.fullmatch(r"\| [^|]+ \| [\d.]+ \| [\d.]+ \| [\d.]+% \|", row) for row in rows[1:])
     ratios = [float(row.split("|")[3]) for row in rows]
-    assert ratios == pytest.approx([1, 1, 1], abs=0.1)
+    assert ratios == pytest.approx([1] * 5, abs=0.1)

@@ -40,6 +40,7 @@ def test_flags_are_the_same_names(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"MODLE": "x"}, "ENGINE_MODLE"),
         ({"DTYPE": "float16"}, "dtype"),
         ({"BLOCK_SIZE": "0"}, "block_size"),
+        ({"KV_CACHE_DTYPE": "int4"}, "kv_cache_dtype"),
         ({"KV_CACHE_MEMORY_MB": "0"}, "kv_cache_memory_mb"),
         ({"MAX_NUM_SEQS": "0"}, "max_num_seqs"),
         ({"MAX_WAITING": "-1"}, "max_waiting"),
@@ -62,6 +63,7 @@ def test_invalid_settings_are_named(monkeypatch: pytest.MonkeyPatch, variables: 
         ("simulated", "simulated_step_ms", "2.5"),
         ("simulated", "tokenizer", "/a/folder"),
         ("real", "dtype", "float32"),
+        ("real", "kv_cache_dtype", "int8"),
         ("real", "num_threads", "2"),
         ("real", "deterministic", "true"),
         ("real", "task", "embed"),
@@ -83,6 +85,7 @@ def test_a_setting_without_effect_is_an_error(
     [
         ("block_size", "32"),
         ("enable_prefix_caching", "false"),
+        ("kv_cache_dtype", "int8"),
         ("kv_cache_memory_mb", "64"),
         ("max_num_seqs", "3"),
         ("max_prefill_chunk", "64"),

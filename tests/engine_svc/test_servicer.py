@@ -341,6 +341,7 @@ async def test_the_model_describes_itself() -> None:
         tasks=["generate"],
         supports_constraints=True,
         vocabulary_hash=simulated_table().vocabulary_hash(),
+        kv_cache_dtype="float32",
     )
 
 

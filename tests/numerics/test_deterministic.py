@@ -51,8 +51,14 @@ KINDS: dict[str, dict[str, Any]] = {
     "compiled float32": {"attention_backend": "cpu", "dtype": "float32"},
     "compiled bfloat16": {"attention_backend": "cpu", "dtype": "bfloat16"},
     "compiled int8": {"attention_backend": "cpu", "dtype": "bfloat16", "quantization": "int8"},
+    "compiled int8, int8 KV cache": {
+        "attention_backend": "cpu", "dtype": "bfloat16", "quantization": "int8", "kv_cache_dtype": "int8",
+    },
+    "torch float32, int8 KV cache": {
+        "attention_backend": "reference", "dtype": "float32", "deterministic": True, "kv_cache_dtype": "int8",
+    },
     "compiled int16": {"attention_backend": "cpu", "dtype": "bfloat16", "quantization": "int16"},
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=list(KINDS.values()), ids=list(KINDS))

@@ -23,8 +23,8 @@ def load_cpu(request: LoadRequest) -> CpuExecutor:
     format_ = resolve_format(request.dtype, request.quantization, request.checkpoint, kernels)
     if (reason := reason_against_cpu(config, DTYPES[format_])) is not None:
         raise ModelLoadError(f"executor cpu does not support this model: {reason}")
-    attention = attention_config(config, DTYPES[format_])
-    cache = request.cache.layout(attention.dtype, attention.kv_bytes_per_token)
+    attention = request.with_cache(attention_config(config, DTYPES[format_]))
+    cache = request.cache.layout(attention.cache_dtype, attention.kv_bytes_per_token)
     info = ExecutorInfo(
         model_type=family.model_type,
         dtype=format_.name.lower(),

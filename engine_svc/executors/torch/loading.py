@@ -21,8 +21,8 @@ def load_torch(request: LoadRequest) -> TorchExecutor:
     load_weights(decoder, request.checkpoint.tensors(), ignored=decoder.unused_weights)
     if request.deterministic:
         make_batch_invariant(decoder)
-    attention = decoder.attention_config
-    cache = request.cache.layout(attention.dtype, attention.kv_bytes_per_token)
+    attention = request.with_cache(decoder.attention_config)
+    cache = request.cache.layout(attention.cache_dtype, attention.kv_bytes_per_token)
     info = ExecutorInfo(
         model_type=family.model_type,
         dtype=format_.name.lower(),

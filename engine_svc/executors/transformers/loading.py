@@ -36,7 +36,7 @@ def load_transformers(request: LoadRequest) -> TransformersExecutor:
         raise _with_reason(error, request) from error
     backend = create_backend(
         request.attention_backend,
-        model.attention_config,
+        request.with_cache(model.attention_config),
         request.kernels,
         num_blocks=info.cache.num_blocks,
         block_size=info.cache.block_size,
@@ -72,8 +72,8 @@ def _load_checked(request: LoadRequest, folder: Path) -> tuple[TransformersModel
     with _refused_by_name(model_class), torch.inference_mode():
         model = TransformersModel(loaded, survey_attention(loaded, config, longest))
         _check_logits(model, config.vocab_size)
-    attention = model.attention_config
-    cache = request.cache.layout(attention.dtype, attention.kv_bytes_per_token)
+    attention = request.with_cache(model.attention_config)
+    cache = request.cache.layout(attention.cache_dtype, attention.kv_bytes_per_token)
     return model, ExecutorInfo(config.model_type, format_.name.lower(), config.vocab_size, longest, cache)
 
 

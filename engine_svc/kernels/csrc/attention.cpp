@@ -7,11 +7,12 @@ extern "C" void pellucid_attend(const PellucidAttention* shape, const PellucidBa
                                 const PellucidRows* query, const PellucidRows* key, const PellucidRows* value,
                                 const PellucidRows* out) {
   using namespace pellucid;
-  Team::run(shape->num_threads, 2, [&](Team& team) {
-    if (shape->is_bfloat16) {
-      Attention<Bfloat16>(*shape, *batch, cache, window).run(team, *query, *key, *value, *out);
-    } else {
-      Attention<float>(*shape, *batch, cache, window).run(team, *query, *key, *value, *out);
-    }
-  });
+  const auto run = [&](const auto& attention) {
+    Team::run(shape->num_threads, 2, [&](Team& team) { attention.run(team, *query, *key, *value, *out); });
+  };
+  if (shape->is_bfloat16) {
+    with_attention<Bfloat16>(*shape, *batch, cache, window, run);
+  } else {
+    with_attention<float>(*shape, *batch, cache, window, run);
+  }
 }

@@ -154,14 +154,15 @@ class Forward {
     multiply(team, layer.qkv, input, num_tokens_, [&](int token, int output, int count, Floats sums) {
       store_partial(projected_ + int64_t{token} * size + output, sums, count);
     });
-    const Attention<T> attention(d_.attention, batch, cache, layer.window);
     const PellucidRows query{query_, q_size_}, key{key_, kv_size_}, value{value_, kv_size_};
     const PellucidRows attended{attended_, padded(q_size_)};
-    team.parallel_for(num_tokens_, [&](int token) {
-      prepare_heads(layer, token, row);
-      attention.put(token, key, value);
+    with_attention<T>(d_.attention, batch, cache, layer.window, [&](const auto& attention) {
+      team.parallel_for(num_tokens_, [&](int token) {
+        prepare_heads(layer, token, row);
+        attention.put(token, key, value);
+      });
+      attention.attend(team, query, attended);
     });
-    attention.attend(team, query, attended);
     add_branch(team, layer.out, attended_activations(team, row), layer.after_attention != nullptr);
     end_branch(team, layer.after_attention, true, layer.before_mlp, row);
   }

@@ -12,6 +12,7 @@ extern "C" const PellucidField* pellucid_structures() {
       WHOLE(PellucidAttention), FIELD(PellucidAttention, num_heads), FIELD(PellucidAttention, num_kv_heads),
       FIELD(PellucidAttention, head_dim), FIELD(PellucidAttention, block_size), FIELD(PellucidAttention, scale),
       FIELD(PellucidAttention, softcap), FIELD(PellucidAttention, is_bfloat16),
+      FIELD(PellucidAttention, is_int8_cache),
       FIELD(PellucidAttention, num_threads),
 
       WHOLE(PellucidBatch), FIELD(PellucidBatch, slot_mapping), FIELD(PellucidBatch, query_starts),

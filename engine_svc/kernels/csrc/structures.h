@@ -11,7 +11,8 @@ struct PellucidAttention {
   int32_t num_heads, num_kv_heads, head_dim, block_size;
   float scale;
   float softcap;  // 0: none
-  int32_t is_bfloat16;
+  int32_t is_bfloat16;    // queries, keys and values; else float
+  int32_t is_int8_cache;  // else the cache has the type of keys and values
   int32_t num_threads;
 };
 

@@ -42,6 +42,7 @@ class SessionEngine:
             generates="generate" in (info.tasks or ("generate",)),
             supports_constraints=info.supports_constraints,
             vocabulary_hash=info.vocabulary_hash,
+            kv_cache_dtype=info.kv_cache_dtype,
         )
 
     def generate(self, work: GenerateInput, opening: Opening) -> SessionGeneration:

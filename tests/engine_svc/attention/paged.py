@@ -21,8 +21,9 @@ def config(
     dtype: torch.dtype = torch.float32,
     scale: float | None = None,
     softcap: float | None = None,
+    int8_cache: bool = False,
 ) -> AttentionConfig:
-    return AttentionConfig(heads, kv_heads, head_dim, dtype, (window, window), scale, softcap)
+    return AttentionConfig(heads, kv_heads, head_dim, dtype, (window, window), scale, softcap, int8_cache)
 
 
 @dataclass
@@ -37,17 +38,24 @@ class History:
     def naive(self, start: int, end: int, config: AttentionConfig, layer: int = 0) -> Tensor:
         """Attention of tokens ``start`` to ``end``, token by token and head by head, in float64."""
         out = torch.empty(end - start, config.num_heads, config.head_dim, dtype=torch.float64)
+        key, value = (int8_rows(x) if config.int8_cache else x for x in (self.key, self.value))
         scale = config.head_dim**-0.5 if config.scale is None else config.scale
         for token in range(start, end):
             window = config.windows[layer]
             first = 0 if window is None else max(0, token - window + 1)
             for head in range(config.num_heads):
                 kv_head = head * config.num_kv_heads // config.num_heads
-                scores = self.key[first : token + 1, kv_head].double() @ self.query[token, head].double() * scale
+                scores = key[first : token + 1, kv_head].double() @ self.query[token, head].double() * scale
                 if config.softcap is not None:
                     scores = config.softcap * torch.tanh(scores / config.softcap)
-                out[token - start, head] = scores.softmax(0) @ self.value[first : token + 1, kv_head].double()
+                out[token - start, head] = scores.softmax(0) @ value[first : token + 1, kv_head].double()
         return out
+
+
+def int8_rows(rows: Tensor) -> Tensor:
+    """What an int8 cache holds of [..., head_dim], float64"""
+    scales = rows.double().abs().amax(-1, keepdim=True) / 127
+    return torch.where(scales > 0, (rows.double() / scales).round() * scales, 0.0)
 
 
 def histories(

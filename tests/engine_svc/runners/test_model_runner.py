@@ -282,6 +282,34 @@ def test_the_cache_takes_as_many_blocks_as_fit(folder: str) -> None:
     assert load(folder, num_blocks=None, kv_cache_bytes=10 * bytes_per_block, dtype="bfloat16").info.num_blocks == 20
 
 
+@pytest.mark.parametrize("options", [{}, {"attention_backend": "reference"}, {"executor": "torch"}], ids=str)
+def test_an_int8_kv_cache_holds_more_tokens(folder: str, options: dict[str, str]) -> None:
+    plain = load(folder, dtype="bfloat16", **options).info
+    heads = plain.kv_cache_bytes // (plain.num_blocks * BLOCK_SIZE) // (HEAD_DIM * 2)
+    bytes_per_block = BLOCK_SIZE * heads * (HEAD_DIM + 4)
+
+    info = load(
+        folder, num_blocks=None, kv_cache_bytes=10 * bytes_per_block, dtype="bfloat16", kv_cache_dtype="int8", **options
+    ).info
+
+    assert (info.num_blocks, info.kv_cache_bytes) == (10, 10 * bytes_per_block)
+    assert (info.dtype, info.cache_dtype) == ("bfloat16", "int8")
+
+
+@pytest.mark.parametrize("options", [{}, {"attention_backend": "reference"}], ids=str)
+def test_an_int8_kv_cache_changes_log_probabilities_slightly(folder: str, options: dict[str, str]) -> None:
+    requests = [greedy(range(1, 30), 1, logprobs=0)]
+
+    def logprob(**changes: str) -> float:
+        (answer,) = run(load(folder, **options, **changes), requests)
+        return answer.logprobs[0][0].logprob
+
+    exact, found = logprob(), logprob(kv_cache_dtype="int8")
+
+    assert found != exact
+    assert found == pytest.approx(exact, abs=0.02)
+
+
 def test_a_shorter_context(folder: str) -> None:
     assert load(folder, max_model_len=32).info.max_model_len == 32
 

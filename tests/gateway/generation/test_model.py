@@ -129,13 +129,19 @@ def test_prompt_and_max_tokens_must_fit(name: str) -> None:
         assert number in caught.value.message
 
 
-def test_fingerprint_depends_on_weights_dtype_and_template() -> None:
+def test_fingerprint_depends_on_weights_dtypes_and_template() -> None:
+    engines = (
+        ENGINE,
+        replace(ENGINE, model_path="/models/y"),
+        replace(ENGINE, dtype="bfloat16"),
+        replace(ENGINE, kv_cache_dtype="int8"),
+    )
     prints = {
         build_model(tokenizer, engine, DETOKENIZER, AUTO).fingerprint
         for tokenizer in (TOKENIZER, replace(TOKENIZER, template_version="v2"))
-        for engine in (ENGINE, replace(ENGINE, model_path="/models/y"), replace(ENGINE, dtype="bfloat16"))
+        for engine in engines
     }
-    assert len(prints) == 6
+    assert len(prints) == 8
     assert model().fingerprint == build_model(TOKENIZER, ENGINE, DETOKENIZER, AUTO).fingerprint
 
 
