@@ -6,9 +6,12 @@ import gc
 import os
 from typing import Final
 
-from svclib.memory import trim_heap
+from svclib.memory import limit_heap_slack, release_file_pages, trim_heap
 
 _SPINS: Final = "1000"
+
+_HEAP_SLACK: Final = 4 * 1024 * 1024
+"""More than sampling frees at a time, so that a step rarely asks the system for memory"""
 
 
 def set_openmp_wait_policy() -> None:
@@ -22,11 +25,18 @@ def set_openmp_wait_policy() -> None:
         os.environ.setdefault("GOMP_SPINCOUNT", _SPINS)
 
 
-def freeze_heap() -> None:
-    """Exempt all objects of the loaded model from garbage collection, and return freed memory to the system.
+def limit_heap() -> None:
+    """Let the heaps of threads keep little of what is freed. Loading and sampling free large blocks."""
+    limit_heap_slack(_HEAP_SLACK)
 
-    Scanning these objects would pause every stream. Reading a checkpoint leaves tens of megabytes of freed memory.
+
+def freeze_heap() -> None:
+    """Exempt all objects of the loaded model from garbage collection, and return unused memory to the system.
+
+    Scanning these objects would pause every stream. Reading a checkpoint leaves tens of megabytes of freed memory, and
+    loading torch as much of its libraries that no step uses.
     """
     gc.collect()
     gc.freeze()
     trim_heap()
+    release_file_pages()

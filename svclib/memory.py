@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 import resource
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from typing import Any, Final
 
 TRIM_SECONDS: Final = 1.0
 """Delay before trimming: released objects may still be referenced that long."""
+
+_MAPPING: Final = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S{4}) \S+ \S+ \d+ *(.*)")
+"""A mapping's first line in ``/proc/self/smaps``: start, end, permissions, file"""
+
+_MADV_DONTNEED: Final = 4
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
 
 
 def address_space() -> int | None:
@@ -37,6 +47,42 @@ def trim_heap() -> None:
         libc.malloc_trim(0)
 
 
+def limit_heap_slack(num_bytes: int) -> None:
+    """Let each of glibc's heaps keep at most ``num_bytes`` of freed memory at its end, and map larger blocks apart.
+
+    By default a heap adapts to the largest block that was freed, and may then keep 64 MiB; each thread may have one.
+    """
+    if libc := _glibc():
+        libc.mallopt(_M_MMAP_THRESHOLD, num_bytes)
+        libc.mallopt(_M_TRIM_THRESHOLD, num_bytes)
+
+
+def release_file_pages() -> None:
+    """Unmap the pages of programs and libraries that were touched so far; they are mapped again when next used.
+
+    A library's start-up, such as torch's registration of thousands of operators, touches many pages that no request
+    needs. Only mappings that cannot be written and were never written: their pages equal the file, and stay in the
+    system's page cache. Does nothing where there is no ``/proc``.
+    """
+    import ctypes  # Not at the top, see ``_libc``.
+
+    with suppress(OSError):
+        for start, end in list(_unwritten_file_mappings()):
+            _libc().madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _MADV_DONTNEED)
+
+
+def _unwritten_file_mappings() -> Iterator[tuple[int, int]]:
+    """Start and end address of private read-only mappings of files without pages of this process's own."""
+    start = end = 0
+    with open("/proc/self/smaps", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if header := _MAPPING.match(line):
+                is_file = header[3] in ("r-xp", "r--p") and header[4].startswith("/")
+                start, end = (int(header[1], 16), int(header[2], 16)) if is_file else (0, 0)
+            elif end and line.startswith("Anonymous:") and line.split()[1] == "0":
+                yield start, end
+
+
 class Watermark:
     """Trims the heap when usage falls to half of its peak, for peaks of at least ``min_bytes``."""
 
@@ -53,9 +99,13 @@ class Watermark:
 
 
 @cache
-def _glibc() -> Any:
-    """None where there is no ``malloc_trim``."""
+def _libc() -> Any:
     import ctypes  # Not at the top: child processes import this module and rarely need it.
 
-    libc = ctypes.CDLL(None)
+    return ctypes.CDLL(None)
+
+
+def _glibc() -> Any:
+    """None where there is no ``malloc_trim``."""
+    libc = _libc()
     return libc if hasattr(libc, "malloc_trim") else None

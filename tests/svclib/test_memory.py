@@ -3,8 +3,11 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import mmap
+import platform
+import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,10 +15,10 @@ from svclib import memory
 
 
 @pytest.fixture(autouse=True)
-def _uncached_glibc() -> Iterator[None]:
-    memory._glibc.cache_clear()
+def _uncached_libc() -> Iterator[None]:
+    memory._libc.cache_clear()
     yield
-    memory._glibc.cache_clear()
+    memory._libc.cache_clear()
 
 
 def test_trim_memory_calls_malloc_trim(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,9 +33,10 @@ def test_trim_memory_calls_malloc_trim(monkeypatch: pytest.MonkeyPatch) -> None:
     assert calls == [0]
 
 
-def test_trim_memory_without_malloc_trim_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_glibc_nothing_is_trimmed_or_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     memory.trim_memory()
+    memory.limit_heap_slack(1 << 20)
 
 
 @pytest.mark.parametrize(("held", "trims"), [((9, 0), 0), ((10, 6), 0), ((10, 5), 1), ((10, 5, 2), 1), ((30, 9, 4), 1)])
@@ -47,6 +51,84 @@ async def test_the_heap_is_trimmed_when_usage_falls_to_half_its_peak(
         watermark.note(num_bytes)
     await asyncio.sleep(0.01)
     assert len(calls) == trims
+
+
+LIMIT_HEAP_SLACK = """
+import ctypes, sys, threading
+from svclib.memory import limit_heap_slack
+
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+libc.free.argtypes = [ctypes.c_void_p]
+if sys.argv[1] == "limited":
+    limit_heap_slack(4 << 20)
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+def fill(size):
+    block = libc.malloc(size)
+    ctypes.memset(block, 1, size)
+    return block
+
+def leave_slack():
+    libc.free(fill(30 << 20))  # mapped by itself; by default blocks up to this size then come from the heap
+    before = resident()
+    libc.free(fill(25 << 20))
+    print(resident() - before)
+
+leave_slack()
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc")
+@pytest.mark.parametrize("limit", ["limited", "default"])
+def test_a_heap_keeps_no_large_freed_block(limit: str) -> None:
+    command = [sys.executable, "-c", LIMIT_HEAP_SLACK, limit]
+    kept = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert (kept > 20_000_000) == (limit == "default")
+
+
+RELEASE_FILE_PAGES = """
+import re, sqlite3, ssl
+from svclib.memory import release_file_pages
+
+def resident():
+    with open("/proc/self/status") as file:
+        return int(re.search(r"RssFile:\\s+(\\d+)", file.read())[1])
+
+before = resident()
+release_file_pages()
+print(before - resident())
+assert sqlite3.connect(":memory:").execute("select 1 + 1").fetchone() == (2,)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="read from /proc")
+def test_file_pages_are_released_and_libraries_still_work() -> None:
+    command = [sys.executable, "-c", RELEASE_FILE_PAGES]
+    released = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert released > 2000
+
+
+def test_only_files_without_own_pages_are_released(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def mapping(start: int, permissions: str, file: str, anonymous: int) -> str:
+        return f"{start:x}-{start + 4096:x} {permissions} 0 08:01 7   {file}\nRss: 4 kB\nAnonymous:  {anonymous} kB\n"
+
+    smaps = tmp_path / "smaps"
+    smaps.write_text(
+        mapping(0x10000, "r-xp", "/lib/a b.so", 0)
+        + mapping(0x20000, "r--p", "/lib/relocated.so", 4)
+        + mapping(0x30000, "rw-p", "/lib/data.so", 0)
+        + mapping(0x40000, "r--p", "", 0)
+        + mapping(0x50000, "r-xp", "[vdso]", 0)
+        + mapping(0x60000, "r--s", "/weights", 0)
+        + mapping(0x70000, "r--p", "/lib/constants.so", 0)
+    )
+    real = open
+    monkeypatch.setattr("builtins.open", lambda _, **options: real(smaps, **options))
+    assert list(memory._unwritten_file_mappings()) == [(0x10000, 0x11000), (0x70000, 0x71000)]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="read from /proc")
