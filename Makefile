@@ -1,6 +1,6 @@
 # Requires Python 3.11 or newer and make; everything else is installed into .venv.
 .DEFAULT_GOAL := help
-.PHONY: help serve chat test test-compose check format protos bench bench-hostile clean
+.PHONY: help serve chat test test-arm test-compose check format protos bench bench-hostile clean
 
 ifndef PYTHON
 PYTHON := $(shell for p in python3 python3.11 python3.12 python3.13; do \
@@ -36,6 +36,11 @@ bench: $(FOR_DEVELOPING) ## throughput of 1,000 streams with the simulated model
 bench-hostile: $(FOR_DEVELOPING) ## latency of a well-behaved client beside hostile ones: ARGS= options, `--list` lists the kinds
 	@$(BUILD_KERNELS)
 	@$(BIN)/python -m bench.hostile $(ARGS)
+
+test-arm: $(FOR_DEVELOPING) ## compile the kernels for Arm and run them in an emulator; some minutes
+	@{ command -v aarch64-linux-gnu-g++ && { command -v qemu-aarch64 || command -v qemu-aarch64-static; }; } >/dev/null || \
+		{ echo "cross-compiler or emulator not found; on Debian and Ubuntu: apt install g++-aarch64-linux-gnu qemu-user-static" >&2; exit 1; }
+	$(BIN)/python -m pytest tests/engine_svc/kernels/test_arm.py $(ARGS)
 
 test-compose: $(FOR_DEVELOPING) ## build the images, start the stack with Docker Compose and send one request
 	$(BIN)/python tests/compose/ask_the_stack.py
