@@ -54,7 +54,7 @@ bool request_permission() { return false; }
 sigjmp_buf before_trial;
 pthread_t trying;
 
-void leave_trial(int) {
+[[maybe_unused]] void leave_trial(int) {
   if (pthread_equal(pthread_self(), trying)) siglongjmp(before_trial, 1);
   std::signal(SIGILL, SIG_DFL);  // of another thread: it fails again, as it would have without the trial
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 
 namespace pellucid {
 
@@ -89,4 +90,4 @@ using Tiles = EmulatedTiles;
 
 }  // namespace pellucid
 
-extern "C" int64_t emulated_products() { return pellucid::EmulatedTiles::num_products; }
+extern "C" [[gnu::weak]] int64_t emulated_products() { return pellucid::EmulatedTiles::num_products; }
