@@ -54,9 +54,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "compiled int8, int8 KV cache": {
         "attention_backend": "cpu", "dtype": "bfloat16", "quantization": "int8", "kv_cache_dtype": "int8",
     },
-    "torch float32, int8 KV cache": {
-        "attention_backend": "reference", "dtype": "float32", "deterministic": True, "kv_cache_dtype": "int8",
-    },
     "compiled int16": {"attention_backend": "cpu", "dtype": "bfloat16", "quantization": "int16"},
 }  # fmt: skip
 

@@ -80,8 +80,11 @@ def test_long_runs_are_split_exactly(window: int | None) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("softcap", [None, 1.5])
-def test_batch_invariant_mode_is_exact_for_any_steps_and_threads(dtype: torch.dtype, softcap: float | None) -> None:
-    shape = config(6, 2, 80, window=70, dtype=dtype, softcap=softcap)
+@pytest.mark.parametrize("int8_cache", [False, True])
+def test_batch_invariant_mode_is_exact_for_any_steps_and_threads(
+    dtype: torch.dtype, softcap: float | None, int8_cache: bool
+) -> None:
+    shape = config(6, 2, 80, window=70, dtype=dtype, softcap=softcap, int8_cache=int8_cache)
     first, second = histories(shape, [120, 37])
     before = torch.get_num_threads()
 
