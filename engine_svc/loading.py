@@ -16,6 +16,7 @@ from engine_svc.runners.simulated.loading import load_simulated
 from engine_svc.runners.simulated.runner import SimulatedRunner
 from engine_svc.scheduling.block_manager import BlockManager
 from engine_svc.scheduling.capacity import Capacity
+from engine_svc.scheduling.pace import Pace
 from engine_svc.scheduling.scheduler import Scheduler
 from engine_svc.scheduling.speculation import Speculation
 from engine_svc.scheduling.step import StepLimits
@@ -94,8 +95,22 @@ def build_engine(settings: Settings, runner: Runner, metrics: EngineMetrics) -> 
         model=f"{info.model_path} {info.dtype}",
         enable_prefix_caching=settings.enable_prefix_caching,
     )
-    limits = StepLimits(settings.max_num_seqs, settings.max_num_batched_tokens, settings.max_prefill_chunk)
-    return Engine(runner, Scheduler(limits, blocks, speculation_of(settings, info)), metrics)
+    scheduler = Scheduler(limits_of(settings), blocks, speculation_of(settings, info), pace_of(settings, info))
+    return Engine(runner, scheduler, metrics)
+
+
+def limits_of(settings: Settings) -> StepLimits:
+    """The limits of a step, in sequences and tokens."""
+    budget = settings.max_num_batched_tokens
+    return StepLimits(settings.max_num_seqs, budget, settings.max_prefill_chunk or budget)
+
+
+def pace_of(settings: Settings, info: RunnerInfo) -> Pace | None:
+    """The limit of a step in time; None for the simulated model, whose steps take as long whatever is in them."""
+    if info.simulated:
+        return None
+    max_seconds = None if settings.max_step_ms is None else settings.max_step_ms / 1000.0
+    return Pace(max_seconds, min_tokens=settings.block_size)
 
 
 def capacity_of(settings: Settings, info: RunnerInfo) -> Capacity:
