@@ -1,8 +1,8 @@
 """How much of a prompt fits into a step without delaying the streams that wait for their next token in it.
 
-Without such a stream there is no bound. With one, a step may take ``max_seconds``, or by default ``AUTO_MULTIPLE`` times
-what it would take without a prompt. Prefill gets what the decode tokens leave of that, but at least ``min_tokens`` per
-step, so that prompts progress whatever the bound is.
+Without such a stream there is no bound. With one, a step may take ``max_seconds``, or by default ``AUTO_MULTIPLE``
+times what it would take without a prompt. Prefill gets what the decode tokens leave of that, but at least
+``min_tokens`` per step, so that prompts progress whatever the bound is.
 
 The multiple: streams are at most that many times slower while a prompt is computed, and the prompt takes about
 ``m / (m - 1)`` times as long as alone, so 5 costs it a quarter. It holds on fast and slow machines alike.

@@ -10,8 +10,8 @@ this order is preempted first. Waiting ones start in the order of ``waiting_queu
 choice preempts the last in order, if that is not the only running choice of its request.
 
 How much of a prompt a step computes: all that fits its limits if no other prompt competes for them, else at most half,
-so that a short prompt does not wait for a long one. While sequences wait for their next token, prompts get only the time
-that ``pace.py`` leaves them: first the running ones, of which each gets a token at least and the first a block at
+so that a short prompt does not wait for a long one. While sequences wait for their next token, prompts get only the
+time that ``pace.py`` leaves them: first the running ones, of which each gets a token at least and the first a block at
 least, then waiting ones, which do not start in a step without room for them.
 
 Why everything finishes: the oldest running choice of the oldest request is scheduled first, may preempt any other, and

@@ -28,10 +28,12 @@ _MEMORY: Final = 0.97
 """Weight of all earlier steps of a kind for each new one: about the last thirty count."""
 
 _RIDGE: Final = 1e-5
-_SWEEPS: Final = 8
-_MAX_SURPRISE: Final = 3.0
+_MAX_SURPRISE: Final = 2.0
 _MIN_STEPS: Final = 5
 """After so many steps of a kind the estimate is good enough to recognise a hiccup."""
+
+_FIT_EVERY: Final = 8
+"""A fit takes as long as some tens of tokens take to sample, so steps that only decode share one."""
 
 _Vector: TypeAlias = tuple[float, ...]
 
@@ -58,10 +60,10 @@ class StepLoad:
 
 
 def load_of(batch: Iterable[ScheduledSequence]) -> StepLoad:
-    """What a batch computes."""
+    """What a batch computes, the same before and after its results are applied. One token is a decode token."""
     load = StepLoad()
     for entry in batch:
-        is_decode = entry.samples and entry.num_tokens - len(entry.drafts) == 1
+        is_decode = entry.num_tokens - len(entry.drafts) == 1
         load = (load.with_decode if is_decode else load.with_prefill)(entry.start, entry.num_tokens)
     return load
 
@@ -84,9 +86,11 @@ class StepCost:
         if not 0.0 < seconds < math.inf:
             return
         self._max_prefill_tokens = max(self._max_prefill_tokens, load.prefill_tokens)
-        sums = self._kinds.setdefault((load.decode_tokens > 0, load.prefill_tokens > 0), _Sums())
+        kind = (load.decode_tokens > 0, load.prefill_tokens > 0)
+        sums = self._kinds.setdefault(kind, _Sums())
         sums.add(_scaled(load), seconds, self.seconds(load))
-        self._fit()
+        if load.prefill_tokens or sums.num_steps < _MIN_STEPS or sums.num_steps % _FIT_EVERY == 0:
+            self._fit()
 
     def seconds(self, load: StepLoad) -> float:
         """Estimated time of a step."""
@@ -104,18 +108,25 @@ class StepCost:
         return _whole(seconds, self._times[1] / _SCALES[1] + context * self._times[2] / _SCALES[2])
 
     def _fit(self) -> None:
-        """Least squares without negative times: some sweeps of coordinate descent from the last estimate."""
-        for _ in range(_SWEEPS):
-            for row in range(len(_SCALES)):
-                self._improve(row)
+        """Least squares without negative times: those that would be negative are 0, and the others fitted again."""
+        products, targets = self._equations()
+        free = list(range(len(_SCALES)))
+        while True:
+            times = _solve(products, targets, free)
+            positive = [row for row in free if times[row] > 0.0]
+            if len(positive) == len(free):
+                break
+            free = positive
+        self._times = times
 
-    def _improve(self, row: int) -> None:
-        diagonal, rest = 0.0, 0.0
-        for sums in self._kinds.values():
-            products = sums.products[row]
-            diagonal += products[row] + _RIDGE * sums.weight
-            rest += sums.targets[row] - sum(map(float.__mul__, products, self._times)) + products[row] * self._times[row]
-        self._times[row] = max(0.0, rest / diagonal)
+    def _equations(self) -> tuple[list[list[float]], list[float]]:
+        """The normal equations over the steps of all kinds, with a ridge, so that they have one solution."""
+        kinds = self._kinds.values()
+        ridge = _RIDGE * sum(sums.weight for sums in kinds)
+        products = [list(map(sum, zip(*rows, strict=True))) for rows in zip(*(s.products for s in kinds), strict=True)]
+        for row in range(len(_SCALES)):
+            products[row][row] += ridge
+        return products, list(map(sum, zip(*(sums.targets for sums in kinds), strict=True)))
 
 
 class _Sums:
@@ -126,15 +137,14 @@ class _Sums:
         self.products = [[0.0] * size for _ in range(size)]
         self.targets = [0.0] * size
         self.weight = 0.0
-        self._num_steps = 0
+        self.num_steps = 0
 
     def add(self, amounts: _Vector, seconds: float, expected: float) -> None:
-        if self._num_steps >= _MIN_STEPS and expected > 0.0:
+        # A step that took far longer than expected, or that nothing was known about, must not outweigh the others.
+        weight = max(seconds, expected) ** -2
+        if self.num_steps >= _MIN_STEPS and expected > 0.0:
             seconds = min(max(seconds, expected / _MAX_SURPRISE), expected * _MAX_SURPRISE)
-        else:
-            expected = seconds
-        self._num_steps += 1
-        weight = 1.0 / (expected * expected)
+        self.num_steps += 1
         self.weight = _MEMORY * self.weight + weight
         for row, amount in enumerate(amounts):
             factor = weight * amount
@@ -142,6 +152,25 @@ class _Sums:
             self.products[row] = [
                 _MEMORY * old + factor * other for old, other in zip(self.products[row], amounts, strict=True)
             ]
+
+
+def _solve(products: list[list[float]], targets: list[float], free: list[int]) -> list[float]:
+    """Solve the equations of the ``free`` rows by elimination; 0 for the others.
+
+    The matrix is symmetric and positive definite, so no pivot is 0.
+    """
+    rows = {row: [products[row][column] for column in free] + [targets[row]] for row in free}
+    for number, row in enumerate(free):
+        pivot = rows[row]
+        for other in free[number + 1 :]:
+            factor = rows[other][number] / pivot[number]
+            rows[other] = [value - factor * above for value, above in zip(rows[other], pivot, strict=True)]
+    solution = [0.0] * len(targets)
+    for number, row in reversed(list(enumerate(free))):
+        *factors, target = rows[row]
+        known = sum(factors[later] * solution[free[later]] for later in range(number + 1, len(free)))
+        solution[row] = (target - known) / factors[number]
+    return solution
 
 
 def _scaled(load: StepLoad) -> _Vector:
