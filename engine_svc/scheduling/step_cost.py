@@ -27,11 +27,16 @@ _SCALES: Final = (1.0, 8.0, 4096.0, 64.0, 65_536.0)
 _MEMORY: Final = 0.97
 """Weight of all earlier steps of a kind for each new one: about the last thirty count."""
 
-_RIDGE: Final = 1e-5
+_RIDGE: Final = 1e-6
 _MAX_SURPRISE: Final = 2.0
 _MIN_STEPS: Final = 5
 """After so many steps of a kind the estimate is good enough to recognise a hiccup."""
 
+_SHORTEST: Final = 1e-6
+_LONGEST: Final = 1e3
+"""Times beyond these count as these, so that sums of their squares can be solved."""
+
+_SINGULAR: Final = 1e-12
 _FIT_EVERY: Final = 8
 """A fit takes as long as some tens of tokens take to sample, so steps that only decode share one."""
 
@@ -82,9 +87,10 @@ class StepCost:
         return self._max_prefill_tokens
 
     def learn(self, load: StepLoad, seconds: float) -> None:
-        """A step with this load took this long. A time that no clock gives, 0 or infinite, is ignored."""
+        """A step with this load took this long. A time that no clock should give, 0 or infinite, is ignored."""
         if not 0.0 < seconds < math.inf:
             return
+        seconds = min(max(seconds, _SHORTEST), _LONGEST)
         self._max_prefill_tokens = max(self._max_prefill_tokens, load.prefill_tokens)
         kind = (load.decode_tokens > 0, load.prefill_tokens > 0)
         sums = self._kinds.setdefault(kind, _Sums())
@@ -110,7 +116,7 @@ class StepCost:
     def _fit(self) -> None:
         """Least squares without negative times: those that would be negative are 0, and the others fitted again."""
         products, targets = self._equations()
-        free = list(range(len(_SCALES)))
+        free = [row for row in range(len(_SCALES)) if products[row][row] > 0.0]
         while True:
             times = _solve(products, targets, free)
             positive = [row for row in free if times[row] > 0.0]
@@ -120,12 +126,14 @@ class StepCost:
         self._times = times
 
     def _equations(self) -> tuple[list[list[float]], list[float]]:
-        """The normal equations over the steps of all kinds, with a ridge, so that they have one solution."""
+        """The normal equations over the steps of all kinds, with a ridge, so that they have one solution.
+
+        A kind has no say in the ridge of an amount that its steps have none of.
+        """
         kinds = self._kinds.values()
-        ridge = _RIDGE * sum(sums.weight for sums in kinds)
         products = [list(map(sum, zip(*rows, strict=True))) for rows in zip(*(s.products for s in kinds), strict=True)]
         for row in range(len(_SCALES)):
-            products[row][row] += ridge
+            products[row][row] += _RIDGE * sum(sums.weight for sums in kinds if sums.products[row][row] > 0.0)
         return products, list(map(sum, zip(*(sums.targets for sums in kinds), strict=True)))
 
 
@@ -155,13 +163,13 @@ class _Sums:
 
 
 def _solve(products: list[list[float]], targets: list[float], free: list[int]) -> list[float]:
-    """Solve the equations of the ``free`` rows by elimination; 0 for the others.
-
-    The matrix is symmetric and positive definite, so no pivot is 0.
-    """
+    """Solve the equations of the ``free`` rows by elimination; 0 for the others, and for those that rounding makes
+    singular."""
     rows = {row: [products[row][column] for column in free] + [targets[row]] for row in free}
     for number, row in enumerate(free):
         pivot = rows[row]
+        if pivot[number] <= _SINGULAR * products[row][row]:
+            rows[row] = pivot = [float(column == number) for column in range(len(free) + 1)]
         for other in free[number + 1 :]:
             factor = rows[other][number] / pivot[number]
             rows[other] = [value - factor * above for value, above in zip(rows[other], pivot, strict=True)]
