@@ -2,6 +2,7 @@
 
     python -m bench.interference                             # SmolLM2, 8 streams, a prompt of 4,000 tokens
     python -m bench.interference --rounds 5 --max-step-ms 100
+    python -m bench.interference --cpu-time                  # on a machine with other work: one thread, its CPU time
 
 A round computes the prompt alone, and again beside streams that decode before, during and after it. The gap between two
 tokens (ITL) is that of all streams, which have one token per step: over the whole window, with as many steps before and
@@ -15,6 +16,7 @@ import argparse
 import random
 import statistics
 import time
+from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 from typing import Any, Final
@@ -65,8 +67,9 @@ class Round:
 class Streams:
     """An engine, stepped by hand."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, clock: Callable[[], float]) -> None:
         self._engine = engine
+        self._clock = clock
         self._random = random.Random(0)
         self._num_requests = 0
 
@@ -97,10 +100,10 @@ class Streams:
         return times
 
     def _step(self) -> tuple[float, set[int]]:
-        started = time.perf_counter()
+        started = self._clock()
         self._engine.step()
         outputs = self._engine.take_outputs()
-        seconds = time.perf_counter() - started
+        seconds = self._clock() - started
         return seconds, {output.group_id for output in outputs if output.is_last}
 
 
@@ -138,22 +141,27 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--around", type=int, default=40, help="measured steps before the prompt, and after it")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--max-step-ms", type=float, default=None, help="the setting; default: the engine's")
+    parser.add_argument("--cpu-time", action="store_true", help="measure CPU time, of a single thread")
     return parser.parse_args()
 
 
-def _engine(arguments: argparse.Namespace) -> Engine:
+def _streams(arguments: argparse.Namespace) -> Streams:
     # Draft tokens would give several tokens per step.
     given: dict[str, Any] = {"speculation": "off"}
     if arguments.max_step_ms is not None:
         given["max_step_ms"] = arguments.max_step_ms
+    if arguments.cpu_time:
+        given["num_threads"] = 1
+    clock = time.process_time if arguments.cpu_time else time.perf_counter
     settings = Settings(model=arguments.model or str(default_model_file()), **given)
     runner = load_runner(settings)
-    return build_engine(settings, runner, EngineMetrics(CollectorRegistry(), settings.model_name))
+    engine = build_engine(settings, runner, EngineMetrics(CollectorRegistry(), settings.model_name), clock)
+    return Streams(engine, clock)
 
 
 def main() -> None:
     arguments = _arguments()
-    streams = Streams(_engine(arguments))
+    streams = _streams(arguments)
     sizes = {"num_streams": arguments.streams, "prompt": arguments.prompt, "around": arguments.around}
     streams.run_until_done(streams.add(_STREAM_PROMPT, 4))  # warm up
     print(f"| {' | '.join(_COLUMNS)} |\n|{'--:|' * len(_COLUMNS)}")

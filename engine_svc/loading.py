@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -86,8 +88,10 @@ def _load_embedder(settings: Settings) -> EmbeddingRunner:
     )
 
 
-def build_engine(settings: Settings, runner: Runner, metrics: EngineMetrics) -> Engine:
-    """An engine for a loaded model."""
+def build_engine(
+    settings: Settings, runner: Runner, metrics: EngineMetrics, clock: Callable[[], float] = time.monotonic
+) -> Engine:
+    """An engine for a loaded model, whose steps ``clock`` measures."""
     info = runner.info
     blocks = BlockManager(
         info.num_blocks,
@@ -96,7 +100,7 @@ def build_engine(settings: Settings, runner: Runner, metrics: EngineMetrics) -> 
         enable_prefix_caching=settings.enable_prefix_caching,
     )
     scheduler = Scheduler(limits_of(settings), blocks, speculation_of(settings, info), pace_of(settings, info))
-    return Engine(runner, scheduler, metrics)
+    return Engine(runner, scheduler, metrics, clock)
 
 
 def limits_of(settings: Settings) -> StepLimits:

@@ -84,7 +84,7 @@ class Pace:
     """Bounds the time of steps, and learns from each how long the next one takes."""
 
     def __init__(self, max_seconds: float | None, min_tokens: int) -> None:
-        self._max_seconds = max_seconds
+        self.max_seconds = max_seconds
         self._min_tokens = min_tokens
         self._cost = StepCost()
 
@@ -95,7 +95,7 @@ class Pace:
             load = load.with_decode(sequence.num_computed_tokens, 1)
         if not load.decode_tokens:
             return Room(share)
-        seconds = self._max_seconds or AUTO_MULTIPLE * self._cost.seconds(load)
+        seconds = self.max_seconds or AUTO_MULTIPLE * self._cost.seconds(load)
         return BoundRoom(share, self._cost, load, seconds, self._min_tokens)
 
     def learn(self, batch: Iterable[ScheduledSequence], seconds: float) -> None:
