@@ -75,8 +75,10 @@ def test_steps_of_real_models_are_bounded_in_time() -> None:
 
     by_default, given = pace_of(Settings(model="real"), info), pace_of(Settings(model="real", max_step_ms=40), info)
 
-    assert by_default is not None and by_default.max_seconds is None
-    assert given is not None and given.max_seconds == 0.04
+    assert by_default is not None
+    assert by_default.max_seconds is None
+    assert given is not None
+    assert given.max_seconds == 0.04
     assert pace_of(Settings(model="simulated"), replace(info, simulated=True)) is None
 
 
