@@ -90,11 +90,10 @@ class Pace:
 
     def room(self, decoding: Iterable[Sequence], share: float) -> Room:
         """The room in a step that computes one token of each of these sequences."""
-        load = StepLoad()
-        for sequence in decoding:
-            load = load.with_decode(sequence.num_computed_tokens, 1)
-        if not load.decode_tokens:
+        contexts = [sequence.num_tokens for sequence in decoding]
+        if not contexts:
             return Room(share)
+        load = StepLoad(len(contexts), sum(contexts))
         seconds = self.max_seconds or AUTO_MULTIPLE * self._cost.seconds(load)
         return BoundRoom(share, self._cost, load, seconds, self._min_tokens)
 

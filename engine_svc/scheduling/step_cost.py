@@ -38,7 +38,7 @@ _LONGEST: Final = 1e3
 
 _SINGULAR: Final = 1e-12
 _FIT_EVERY: Final = 8
-"""A fit takes as long as some tens of tokens take to sample, so steps that only decode share one."""
+"""A fit takes a tenth of a millisecond, so steps that only decode share one."""
 
 _Vector: TypeAlias = tuple[float, ...]
 
@@ -58,19 +58,20 @@ class StepLoad:
         pairs = self.prefill_pairs + _num_pairs(start, num_tokens)
         return StepLoad(self.decode_tokens, self.decode_context, self.prefill_tokens + num_tokens, pairs)
 
-    def with_decode(self, start: int, num_tokens: int) -> StepLoad:
-        """The same with the next token of a sequence and its draft tokens."""
-        context = self.decode_context + _num_pairs(start, num_tokens)
-        return StepLoad(self.decode_tokens + num_tokens, context, self.prefill_tokens, self.prefill_pairs)
-
 
 def load_of(batch: Iterable[ScheduledSequence]) -> StepLoad:
     """What a batch computes, the same before and after its results are applied. One token is a decode token."""
-    load = StepLoad()
+    decode_tokens = decode_context = prefill_tokens = prefill_pairs = 0
     for entry in batch:
-        is_decode = entry.num_tokens - len(entry.drafts) == 1
-        load = (load.with_decode if is_decode else load.with_prefill)(entry.start, entry.num_tokens)
-    return load
+        num_tokens = entry.num_tokens
+        pairs = _num_pairs(entry.start, num_tokens)
+        if num_tokens - len(entry.drafts) == 1:
+            decode_tokens += num_tokens
+            decode_context += pairs
+        else:
+            prefill_tokens += num_tokens
+            prefill_pairs += pairs
+    return StepLoad(decode_tokens, decode_context, prefill_tokens, prefill_pairs)
 
 
 class StepCost:
@@ -130,11 +131,12 @@ class StepCost:
 
         A kind has no say in the ridge of an amount that its steps have none of.
         """
-        kinds = self._kinds.values()
-        products = [list(map(sum, zip(*rows, strict=True))) for rows in zip(*(s.products for s in kinds), strict=True)]
-        for row in range(len(_SCALES)):
+        kinds = list(self._kinds.values())
+        size = range(len(_SCALES))
+        products = [[sum(sums.products[row][column] for sums in kinds) for column in size] for row in size]
+        for row in size:
             products[row][row] += _RIDGE * sum(sums.weight for sums in kinds if sums.products[row][row] > 0.0)
-        return products, list(map(sum, zip(*(sums.targets for sums in kinds), strict=True)))
+        return products, [sum(sums.targets[row] for sums in kinds) for row in size]
 
 
 class _Sums:

@@ -45,10 +45,7 @@ machines = st.builds(
 
 
 def decode(num_seqs: int, context: int) -> StepLoad:
-    load = StepLoad()
-    for _ in range(num_seqs):
-        load = load.with_decode(context - 1, 1)
-    return load
+    return StepLoad(num_seqs, num_seqs * context)
 
 
 def prompt_alone(cost: StepCost, machine: Machine, noise: float = 0.0, rng: random.Random | None = None) -> None:
