@@ -12,7 +12,17 @@ from protos.simulated import MODEL_NAME
 from svclib.config import ServiceSettings, SettingsError
 
 _FOR_WEIGHTS: Final = frozenset(
-    {"deterministic", "dtype", "executor", "kv_cache_dtype", "num_threads", "quantization", "speculation", "task"}
+    {
+        "deterministic",
+        "dtype",
+        "executor",
+        "kv_cache_dtype",
+        "max_step_ms",
+        "num_threads",
+        "quantization",
+        "speculation",
+        "task",
+    }
 )
 _FOR_SPECULATION: Final = frozenset({"num_speculative_tokens", "max_speculative_step_tokens"})
 _FOR_GENERATING: Final = _FOR_SPECULATION | {
@@ -25,6 +35,7 @@ _FOR_GENERATING: Final = _FOR_SPECULATION | {
     "kv_cache_memory_mb",
     "max_num_seqs",
     "max_prefill_chunk",
+    "max_step_ms",
     "max_waiting",
     "num_blocks",
     "quantization",
@@ -96,8 +107,18 @@ class Settings(ServiceSettings):
 
     max_num_seqs: int = Field(default=64, ge=1, description="maximum sequences per step")
     max_num_batched_tokens: int = Field(default=512, ge=1, description="token budget per step")
-    max_prefill_chunk: int = Field(
-        default=256, ge=1, description="chunked prefill: maximum tokens of one sequence per step"
+    max_prefill_chunk: int | None = Field(
+        default=None,
+        ge=1,
+        description="chunked prefill: maximum tokens of one sequence per step; none takes the token budget, half of it "
+        "while several prompts compete",
+    )
+    max_step_ms: float | None = Field(
+        default=None,
+        gt=0,
+        le=60_000,
+        description="while a sequence decodes, prompts get chunks so small that a step takes about this long at most; "
+        "none: 5 times as long as without a prompt",
     )
     max_waiting: int = Field(default=512, ge=0, description="choices that may wait beyond `max_num_seqs`")
 

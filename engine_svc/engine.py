@@ -8,7 +8,7 @@ device, or too many failed steps in a row, end the engine with ``DeviceLost``.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import structlog
 
@@ -29,10 +29,18 @@ log = structlog.get_logger(__name__)
 class Engine:
     """Owns the running requests. Every method may be called in any state of the request it names, or after its end."""
 
-    def __init__(self, runner: Runner, scheduler: Scheduler, metrics: EngineMetrics) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        scheduler: Scheduler,
+        metrics: EngineMetrics,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``clock`` measures steps, and says which sequences are due."""
         self._runner = runner
         self._scheduler = scheduler
         self._metrics = metrics
+        self._clock = clock
         self._states: dict[int, RequestState] = {}
         self._outputs: list[RequestOutput] = []
         self._faults = StepFaults(metrics, "step failed")
@@ -65,20 +73,23 @@ class Engine:
 
     def step(self) -> bool:
         """Compute one step. False if no sequence was due. Raises ``DeviceLost`` when no further step is possible."""
-        started = time.monotonic()
+        started = self._clock()
         plan = self._scheduler.schedule(started)
         self._note_starts(plan.admitted)
         results = self._execute(plan.batch)
         outcomes = self._scheduler.apply(plan.batch, results)
         self._publish(outcomes)
         self._count_drafts(plan.batch, results)
-        self._measure_step(plan, outcomes, started)
+        seconds = self._clock() - started
+        if not any(isinstance(result, Exception) for result in results):
+            self._scheduler.learn(plan, seconds)
+        self._measure_step(plan, outcomes, seconds)
         return bool(plan.batch)
 
     def seconds_until_due(self) -> float | None:
         """Time until a sequence is due, after a step that found none; None: not before a new request."""
         due = self._scheduler.next_due()
-        return None if due is None else max(0.0, due - time.monotonic())
+        return None if due is None else max(0.0, due - self._clock())
 
     def take_outputs(self) -> list[RequestOutput]:
         """All outputs since the last call."""
@@ -170,14 +181,14 @@ class Engine:
                 num_accepted = len(result.token_ids) - 1 if isinstance(result, Sampled) else 0
                 self._metrics.count_draft(len(scheduled.drafts), num_accepted)
 
-    def _measure_step(self, plan: Plan, outcomes: list[Outcome], started: float) -> None:
+    def _measure_step(self, plan: Plan, outcomes: list[Outcome], seconds: float) -> None:
         self._loads = self._measure()
         if plan.batch:
             self._metrics.count_step(
                 num_tokens=plan.num_tokens,
                 num_generated=sum(len(output.token_ids) for _, output in outcomes if isinstance(output, ChoiceOutput)),
                 num_preempted=len(plan.preempted),
-                seconds=time.monotonic() - started,
+                seconds=seconds,
             )
 
     def _measure(self) -> Loads:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +18,7 @@ from engine_svc.runners.simulated.loading import load_simulated
 from engine_svc.runners.simulated.runner import SimulatedRunner
 from engine_svc.scheduling.block_manager import BlockManager
 from engine_svc.scheduling.capacity import Capacity
+from engine_svc.scheduling.pace import Pace
 from engine_svc.scheduling.scheduler import Scheduler
 from engine_svc.scheduling.speculation import Speculation
 from engine_svc.scheduling.step import StepLimits
@@ -86,8 +89,10 @@ def _load_embedder(settings: Settings) -> EmbeddingRunner:
     )
 
 
-def build_engine(settings: Settings, runner: Runner, metrics: EngineMetrics) -> Engine:
-    """An engine for a loaded model."""
+def build_engine(
+    settings: Settings, runner: Runner, metrics: EngineMetrics, clock: Callable[[], float] = time.monotonic
+) -> Engine:
+    """An engine for a loaded model, whose steps ``clock`` measures."""
     info = runner.info
     blocks = BlockManager(
         info.num_blocks,
@@ -95,8 +100,22 @@ def build_engine(settings: Settings, runner: Runner, metrics: EngineMetrics) -> 
         model=f"{info.model_path} {info.dtype} {info.cache_dtype}",
         enable_prefix_caching=settings.enable_prefix_caching,
     )
-    limits = StepLimits(settings.max_num_seqs, settings.max_num_batched_tokens, settings.max_prefill_chunk)
-    return Engine(runner, Scheduler(limits, blocks, speculation_of(settings, info)), metrics)
+    scheduler = Scheduler(limits_of(settings), blocks, speculation_of(settings, info), pace_of(settings, info))
+    return Engine(runner, scheduler, metrics, clock)
+
+
+def limits_of(settings: Settings) -> StepLimits:
+    """The limits of a step, in sequences and tokens."""
+    budget = settings.max_num_batched_tokens
+    return StepLimits(settings.max_num_seqs, budget, settings.max_prefill_chunk or budget)
+
+
+def pace_of(settings: Settings, info: RunnerInfo) -> Pace | None:
+    """The limit of a step in time; None for the simulated model, whose steps take as long whatever is in them."""
+    if info.simulated:
+        return None
+    max_seconds = None if settings.max_step_ms is None else settings.max_step_ms / 1000.0
+    return Pace(max_seconds, min_tokens=settings.block_size)
 
 
 def capacity_of(settings: Settings, info: RunnerInfo) -> Capacity:

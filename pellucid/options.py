@@ -112,6 +112,15 @@ MaxNumBatchedTokens: TypeAlias = Annotated[
     int | None,
     typer.Option(envvar="ENGINE_MAX_NUM_BATCHED_TOKENS", help="Token budget per step.", rich_help_panel=_ENGINE_PANEL),
 ]
+MaxStepMs: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        envvar="ENGINE_MAX_STEP_MS",
+        help="Maximum time of a step while outputs are generated: long prompts are computed in chunks that fit.",
+        show_default="5 times a step without a prompt",
+        rich_help_panel=_ENGINE_PANEL,
+    ),
+]
 KvCacheMemoryMb: TypeAlias = Annotated[
     int | None,
     typer.Option(

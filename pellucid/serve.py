@@ -34,6 +34,7 @@ def serve(
     max_model_len: options.MaxModelLen = None,
     max_num_seqs: options.MaxNumSeqs = None,
     max_num_batched_tokens: options.MaxNumBatchedTokens = None,
+    max_step_ms: options.MaxStepMs = None,
     kv_cache_memory_mb: options.KvCacheMemoryMb = None,
     deterministic: options.Deterministic = None,
 ) -> None:
@@ -58,6 +59,7 @@ def serve(
             "max_model_len": max_model_len,
             "max_num_seqs": max_num_seqs,
             "max_num_batched_tokens": max_num_batched_tokens,
+            "max_step_ms": max_step_ms,
             "kv_cache_memory_mb": kv_cache_memory_mb,
             "deterministic": deterministic,
         },

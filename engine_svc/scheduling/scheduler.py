@@ -9,6 +9,11 @@ their request run, then by age: first the oldest choice of every request, then e
 this order is preempted first. Waiting ones start in the order of ``waiting_queue.py``. A request without a running
 choice preempts the last in order, if that is not the only running choice of its request.
 
+How much of a prompt a step computes: all that fits its limits if no other prompt competes for them, else at most half,
+so that a short prompt does not wait for a long one. While sequences wait for their next token, prompts get only the
+time that ``pace.py`` leaves them: first the running ones, of which each gets a token at least and the first a block at
+least, then waiting ones, which do not start in a step without room for them.
+
 Why everything finishes: the oldest running choice of the oldest request is scheduled first, may preempt any other, and
 was admitted only because all blocks together hold it (``capacity.py``); if none of that request's choices runs, one of
 them is the next to start. A sequence starts only when there are blocks for all its known tokens and for one more block
@@ -25,6 +30,7 @@ from operator import attrgetter, itemgetter
 from engine_svc.output import ChoiceOutput, Sampled
 from engine_svc.scheduling.block_manager import BlockManager
 from engine_svc.scheduling.ending import ending_of
+from engine_svc.scheduling.pace import Pace, Room
 from engine_svc.scheduling.sequence import Sequence, Status
 from engine_svc.scheduling.speculation import Speculation
 from engine_svc.scheduling.step import Outcome, Plan, ScheduledSequence, StepLimits
@@ -37,10 +43,18 @@ _by_rank = itemgetter(0)
 class Scheduler:
     """Owns every unfinished sequence. Not thread-safe: called by the step loop's thread alone."""
 
-    def __init__(self, limits: StepLimits, blocks: BlockManager, speculation: Speculation | None = None) -> None:
+    def __init__(
+        self,
+        limits: StepLimits,
+        blocks: BlockManager,
+        speculation: Speculation | None = None,
+        pace: Pace | None = None,
+    ) -> None:
+        """Without ``pace`` the time of a step is not bounded."""
         self._limits = limits
         self._blocks = blocks
         self._speculation = speculation and speculation.within(limits.max_num_batched_tokens)
+        self._pace = pace
         self._running: list[Sequence] = []
         self._waiting = WaitingQueue()
         self._blocked: Sequence | None = None
@@ -86,11 +100,18 @@ class Scheduler:
         plan = Plan()
         order = self._in_order()
         self._preempt_for_blocked(order, plan)
-        self._schedule_running(order, plan, now)
-        self._schedule_waiting(plan)
+        due = [sequence for sequence in order if sequence.resume_at <= now]
+        room = self._room(due)
+        self._schedule_running(due, order, plan, room)
+        self._schedule_waiting(plan, room)
         if self._speculation is not None:
-            self._speculation.extend(plan, self._blocks)
+            self._speculation.extend(plan, self._blocks, room.num_drafts())
         return plan
+
+    def learn(self, plan: Plan, seconds: float) -> None:
+        """A step took this long, from ``schedule`` to its last output."""
+        if self._pace is not None:
+            self._pace.learn(plan.batch, seconds)
 
     def apply(self, batch: list[ScheduledSequence], results: list[Sampled | Exception | None]) -> list[Outcome]:
         """Apply the results, one for each entry of the batch: None where an entry has no output.
@@ -136,18 +157,27 @@ class Scheduler:
         if order and self._waiting.num_running(order[-1]) > 1:
             self._preempt(order.pop(), plan)
 
-    def _schedule_running(self, order: list[Sequence], plan: Plan, now: float) -> None:
-        due = [sequence for sequence in order if sequence.resume_at <= now]
+    def _room(self, due: list[Sequence]) -> Room:
+        """The room for prompts in a step of these running sequences."""
+        num_prompts = sum(not sequence.is_decoding for sequence in due)
+        if self._blocked is None and len(self._running) < self._limits.max_num_seqs:
+            num_prompts += self._waiting.num_requests_to_start
+        share = 1.0 if num_prompts <= 1 else 0.5
+        if self._pace is None:
+            return Room(share)
+        return self._pace.room((sequence for sequence in due if sequence.is_decoding), share)
+
+    def _schedule_running(self, due: list[Sequence], order: list[Sequence], plan: Plan, room: Room) -> None:
         for num_after, sequence in zip(reversed(range(len(due))), due, strict=True):
             if sequence.status is Status.RUNNING:
-                num_tokens = self._num_tokens_for(sequence, plan.num_tokens + num_after)
+                num_tokens = self._num_tokens_for(sequence, plan.num_tokens + num_after, room)
                 if self._make_room(sequence, num_tokens, order, plan):
-                    plan.add(sequence, num_tokens)
+                    self._add(sequence, num_tokens, plan, room)
 
-    def _schedule_waiting(self, plan: Plan) -> None:
+    def _schedule_waiting(self, plan: Plan, room: Room) -> None:
         self._blocked = None
         for sequence in self._waiting.turns():
-            if plan.num_tokens >= self._limits.max_num_batched_tokens:
+            if plan.num_tokens >= self._limits.max_num_batched_tokens or not room.is_open:
                 break
             if len(self._running) >= self._limits.max_num_seqs:
                 self._blocked = sequence
@@ -160,11 +190,19 @@ class Scheduler:
                 self._blocked = sequence
                 break
             plan.admitted.append(sequence)
-            plan.add(sequence, self._num_tokens_for(sequence, plan.num_tokens))
+            self._add(sequence, self._num_tokens_for(sequence, plan.num_tokens, room), plan, room)
 
-    def _num_tokens_for(self, sequence: Sequence, num_reserved: int) -> int:
-        budget = self._limits.max_num_batched_tokens - num_reserved
-        return min(sequence.num_uncomputed_tokens, self._limits.max_prefill_chunk, budget)
+    def _num_tokens_for(self, sequence: Sequence, num_reserved: int, room: Room) -> int:
+        limits = self._limits
+        share = int(room.share * limits.max_num_batched_tokens)
+        budget = min(share, limits.max_prefill_chunk, limits.max_num_batched_tokens - num_reserved)
+        num_tokens = min(sequence.num_uncomputed_tokens, budget)
+        return max(1, room.tokens(sequence.num_computed_tokens, num_tokens))
+
+    def _add(self, sequence: Sequence, num_tokens: int, plan: Plan, room: Room) -> None:
+        if not sequence.is_decoding:
+            room.take(sequence.num_computed_tokens, num_tokens)
+        plan.add(sequence, num_tokens)
 
     def _has_computed_prompt(self, sequence: Sequence) -> bool:
         """Whether another choice of the request can start from this one's blocks."""

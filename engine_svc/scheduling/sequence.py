@@ -89,6 +89,11 @@ class Sequence:
     def num_uncomputed_tokens(self) -> int:
         return len(self.token_ids) - self.num_computed_tokens
 
+    @property
+    def is_decoding(self) -> bool:
+        """Whether only the last token is to be computed, for the next one."""
+        return self.num_uncomputed_tokens == 1
+
 
 def choices_of(request: Request, first_seq_id: int) -> tuple[Sequence, ...]:
     """The sequences of a request, numbered from ``first_seq_id``."""

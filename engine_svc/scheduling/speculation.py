@@ -36,22 +36,28 @@ class Speculation:
         """The same under a token budget per step."""
         return replace(self, max_step_tokens=min(self.max_step_tokens, max_num_batched_tokens))
 
-    def extend(self, plan: Plan, blocks: BlockManager) -> None:
-        """Add draft tokens to a plan that is complete without them. They take free blocks only and preempt nothing."""
-        if plan.num_tokens >= self.max_step_tokens:
+    def extend(self, plan: Plan, blocks: BlockManager, max_drafts: int | None = None) -> None:
+        """Add draft tokens to a plan that is complete without them, ``max_drafts`` at most.
+
+        They take free blocks only and preempt nothing.
+        """
+        max_tokens = self.max_step_tokens
+        if max_drafts is not None:
+            max_tokens = min(max_tokens, plan.num_tokens + max_drafts)
+        if plan.num_tokens >= max_tokens:
             return
-        for row, count in self._choose(plan).items():
+        for row, count in self._choose(plan, max_tokens).items():
             entry = plan.batch[row]
             drafts = _drafter_of(entry).propose(count)
             if blocks.grow(entry.sequence, entry.start + entry.num_tokens + len(drafts)):
                 plan.add_drafts(row, drafts)
 
-    def _choose(self, plan: Plan) -> Counter[int]:
+    def _choose(self, plan: Plan, max_tokens: int) -> Counter[int]:
         """Number of draft tokens for each entry of the batch: the most probable first, as long as they pay off."""
         chosen: Counter[int] = Counter()
         expected = float(plan.num_tokens)
         for num_tokens, (negated, row) in enumerate(sorted(self._candidates(plan)), start=plan.num_tokens):
-            if num_tokens >= self.max_step_tokens or -negated < expected / (num_tokens + FREE_TOKENS):
+            if num_tokens >= max_tokens or -negated < expected / (num_tokens + FREE_TOKENS):
                 break
             chosen[row] += 1
             expected -= negated

@@ -38,6 +38,11 @@ class WaitingQueue:
         """Requests with a running choice."""
         return len(self._num_running)
 
+    @property
+    def num_requests_to_start(self) -> int:
+        """Waiting requests without a running choice."""
+        return bisect_left(self._turns, (1, 0))
+
     def num_running(self, sequence: Sequence) -> int:
         """Number of running choices of the sequence's request."""
         return self._num_running[sequence.group_id]

@@ -14,6 +14,7 @@ from engine_svc.output import ChoiceOutput, RequestHead, RequestOutput, RequestS
 from engine_svc.request import FinishReason, Request, SamplingParams, Script
 from engine_svc.runners.interface import Runner
 from engine_svc.scheduling.block_manager import BlockManager
+from engine_svc.scheduling.pace import Pace
 from engine_svc.scheduling.scheduler import Scheduler
 from engine_svc.scheduling.sequence import Sequence, choices_of
 from engine_svc.scheduling.speculation import Speculation
@@ -66,9 +67,10 @@ def scheduler(
     chunk: int = 64,
     caching: bool = True,
     speculation: Speculation | None = None,
+    pace: Pace | None = None,
 ) -> Scheduler:
     blocks = BlockManager(num_blocks, block_size, model="m", enable_prefix_caching=caching)
-    return CheckedScheduler(StepLimits(max_num_seqs, max_num_batched_tokens, chunk), blocks, speculation)
+    return CheckedScheduler(StepLimits(max_num_seqs, max_num_batched_tokens, chunk), blocks, speculation, pace)
 
 
 class CheckedScheduler(Scheduler):

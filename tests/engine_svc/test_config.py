@@ -66,6 +66,7 @@ def test_invalid_settings_are_named(monkeypatch: pytest.MonkeyPatch, variables: 
         ("real", "kv_cache_dtype", "int8"),
         ("real", "num_threads", "2"),
         ("real", "deterministic", "true"),
+        ("real", "max_step_ms", "50"),
         ("real", "task", "embed"),
         ("real", "speculation", "ngram"),
         ("real", "num_speculative_tokens", "4"),
@@ -89,6 +90,7 @@ def test_a_setting_without_effect_is_an_error(
         ("kv_cache_memory_mb", "64"),
         ("max_num_seqs", "3"),
         ("max_prefill_chunk", "64"),
+        ("max_step_ms", "50"),
         ("max_waiting", "5"),
         ("num_blocks", "9"),
         ("quantization", "int8"),
@@ -107,6 +109,13 @@ def test_the_token_budget_is_at_least_max_num_seqs(monkeypatch: pytest.MonkeyPat
     load(monkeypatch, MODEL="real", MAX_NUM_SEQS="40", MAX_NUM_BATCHED_TOKENS="40").check_generation()
     with pytest.raises(SettingsError, match="max_num_batched_tokens must be at least max_num_seqs"):
         load(monkeypatch, MODEL="real", MAX_NUM_SEQS="41", MAX_NUM_BATCHED_TOKENS="40").check_generation()
+
+
+@pytest.mark.parametrize("value", ["0", "-5", "60001", "soon"])
+def test_a_step_has_a_time_that_makes_sense(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    assert load(monkeypatch, MODEL="real", MAX_STEP_MS="0.5").max_step_ms == 0.5
+    with pytest.raises(SettingsError, match="max_step_ms"):
+        load(monkeypatch, MODEL="real", MAX_STEP_MS=value)
 
 
 def test_draft_sizes_are_errors_without_speculation(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,16 +2,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
+from itertools import count
 
 import pytest
 import structlog
+from prometheus_client import CollectorRegistry
 from structlog.testing import LogCapture
 
+from engine_svc.engine import Engine
+from engine_svc.metrics import EngineMetrics
 from engine_svc.output import RequestHead, Sampled
 from engine_svc.request import Request, Script
 from engine_svc.runners.interface import DeviceLost
+from engine_svc.scheduling.block_manager import BlockManager
 from engine_svc.scheduling.capacity import Capacity
-from engine_svc.scheduling.step import ScheduledSequence
+from engine_svc.scheduling.step import Plan, ScheduledSequence, StepLimits
 from engine_svc.step_engine import MAX_STEP_FAULTS
 from svclib.errors import InternalError, InvalidRequest
 from tests.engine_svc import given
@@ -501,3 +506,27 @@ def test_a_real_model_ignores_a_script() -> None:
     number = running.add(given.request(2, 2, script=Script(((1,),))))
     running.run()
     assert running.answers[number].token_ids[0] == expected_output([1, 2], 0, 2)
+
+
+class Learning(given.CheckedScheduler):
+    """A scheduler that keeps what it is told to learn."""
+
+    learned: list[tuple[int, float]]
+
+    def learn(self, plan: Plan, seconds: float) -> None:
+        self.learned.append((plan.num_tokens, seconds))
+
+
+def test_the_time_of_every_step_that_did_not_fail_is_learned() -> None:
+    model = FaultyModel(64, 4)
+    scheduler = Learning(StepLimits(8, 64, 64), BlockManager(64, 4, model="m"))
+    scheduler.learned = []
+    ticks = count(0.0, 0.25)
+    engine = Engine(model, scheduler, EngineMetrics(CollectorRegistry(), "m"), clock=lambda: next(ticks))
+    engine.add(0, given.request(5, 3))
+    engine.step()
+    engine.step()
+    assert scheduler.learned == [(5, 0.25), (1, 0.25)]
+    model.tamper = failing
+    engine.step()
+    assert len(scheduler.learned) == 2

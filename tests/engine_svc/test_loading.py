@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -7,9 +8,10 @@ import pytest
 
 from engine_svc.config import Settings
 from engine_svc.embedding.interface import EmbedderInfo
-from engine_svc.loading import load_model, load_runner, speculation_of
+from engine_svc.loading import limits_of, load_model, load_runner, pace_of, speculation_of
 from engine_svc.runners.interface import RunnerInfo
 from engine_svc.scheduling.speculation import Speculation
+from engine_svc.scheduling.step import StepLimits
 from protos import simulated
 from svclib.config import SettingsError
 from tests.engine_svc import tiny, tiny_encoders
@@ -61,6 +63,23 @@ def test_the_number_of_draft_tokens_can_be_set() -> None:
     info = RunnerInfo("m", "m", "float32", "float32", 9, 9, 9, (0,))
 
     assert speculation_of(settings, info) == Speculation(num_tokens=3, max_step_tokens=9)
+
+
+def test_by_default_a_chunk_is_limited_by_the_token_budget_alone() -> None:
+    assert limits_of(Settings(model="real")) == StepLimits(64, 512, 512)
+    assert limits_of(Settings(model="real", max_prefill_chunk=100)) == StepLimits(64, 512, 100)
+
+
+def test_steps_of_real_models_are_bounded_in_time() -> None:
+    info = RunnerInfo("m", "m", "float32", "float32", 9, 9, 9, (0,))
+
+    by_default, given = pace_of(Settings(model="real"), info), pace_of(Settings(model="real", max_step_ms=40), info)
+
+    assert by_default is not None
+    assert by_default.max_seconds is None
+    assert given is not None
+    assert given.max_seconds == 0.04
+    assert pace_of(Settings(model="simulated"), replace(info, simulated=True)) is None
 
 
 def test_real_weights_that_are_not_there(tmp_path: Path) -> None:

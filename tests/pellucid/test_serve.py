@@ -226,6 +226,12 @@ def test_an_invalid_setting_stops_the_stack_with_its_message_last(environment: d
     assert name.partition("_")[2].lower() in last.lower()
 
 
+def test_the_maximum_step_time_reaches_the_engine() -> None:
+    done = run_serve("--model", "simulated", "--port", "0", "--max-step-ms", "50")
+    assert done.returncode == 2
+    assert "max_step_ms: for models with weights only" in done.stdout.splitlines()[-1]
+
+
 def test_a_missing_model_is_an_error_before_anything_starts() -> None:
     done = run_serve("--model", "./no/such/folder")
     assert (done.returncode, done.stdout) == (2, "")

@@ -104,7 +104,7 @@ def test_older_sequences_get_more_but_each_gets_a_token() -> None:
         add_one(scheduler, 1, number)
     step(scheduler, *[TOKEN] * 10)
     plan, _ = step(scheduler)
-    assert shape(plan) == [(1, 1, 8), (2, 1, 3), (3, 1, 1)]
+    assert shape(plan) == [(1, 1, 6), (2, 1, 5), (3, 1, 1)]
 
 
 def test_several_tokens_of_a_step_are_computed_in_the_next() -> None:
