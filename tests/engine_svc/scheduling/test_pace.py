@@ -57,8 +57,8 @@ class Timed:
         if self.noise:
             seconds *= self.rng.lognormvariate(0.0, self.noise)
         tokens = [(7, *[7 for _ in entry.drafts]) for entry in plan.batch]
-        results = [Sampled(new) if e.samples else None for e, new in zip(plan.batch, tokens, strict=True)]
-        self.scheduler.apply(plan.batch, results)
+        results = (Sampled(new) if e.samples else None for e, new in zip(plan.batch, tokens, strict=True))
+        self.scheduler.apply(plan.batch, [*results])
         self.scheduler.learn(plan, seconds)
         self.scheduler.check_integrity()
         return plan, seconds
