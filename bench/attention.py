@@ -18,6 +18,7 @@ import argparse
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Final
 
@@ -85,15 +86,16 @@ def of_backends(config: AttentionConfig, steps: Sequence[PagedBatch], inputs: tu
         "cpu": _backend("cpu", config, num_blocks),
         "cpu, int8 cache": _backend("cpu", int8, num_blocks),
     }
-    return {name: lambda b=b: _attend(b, config.num_layers, steps, inputs) for name, b in backends.items()}
+    return {name: partial(_attend, b, config.num_layers, steps, inputs) for name, b in backends.items()}
 
 
 def sdpa(config: AttentionConfig, inputs: tuple[Tensor, ...]) -> Attend:
     """Causal attention over a whole prompt by torch."""
     group = config.num_heads // config.num_kv_heads
     query, key, value = (x.transpose(0, 1) for x in inputs)
-    repeated = [x.contiguous()[None] for x in (query, *(x.repeat_interleave(group, dim=0) for x in (key, value)))]
-    return lambda: F.scaled_dot_product_attention(*repeated, is_causal=True)
+    query = query.contiguous()[None]
+    key, value = (x.repeat_interleave(group, dim=0)[None] for x in (key, value))
+    return lambda: F.scaled_dot_product_attention(query, key, value, is_causal=True)
 
 
 def milliseconds(attends: dict[str, Attend], rounds: int, clock: Callable[[], float]) -> list[float]:
