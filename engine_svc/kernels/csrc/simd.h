@@ -82,7 +82,8 @@ inline void store_partial(float* to, const Floats& vector, int count) {
 inline float to_float(float x) { return x; }
 inline float to_float(Bfloat16 x) { return bit_cast<float>(uint32_t{x.bits} << 16); }
 
-inline Floats splat(float x) { return Floats{} + x; }
+// Not Floats{} + x, which compilers must compute, because it turns -0 into 0.
+inline Floats splat(float x) { return bit_cast<Floats>(Words{} + bit_cast<uint32_t>(x)); }
 inline Ints splat(int32_t x) { return Ints{} + x; }
 
 // a * b + c, rounded once if the CPU has FMA. -ffp-contract=off keeps the compiler from fusing other products, so that
