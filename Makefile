@@ -40,7 +40,7 @@ bench-hostile: $(FOR_DEVELOPING) ## latency of a well-behaved client beside host
 test-arm: $(FOR_DEVELOPING) ## compile the kernels for Arm and run them in an emulator; some minutes
 	@{ command -v aarch64-linux-gnu-g++ && { command -v qemu-aarch64 || command -v qemu-aarch64-static; }; } >/dev/null || \
 		{ echo "cross-compiler or emulator not found; on Debian and Ubuntu: apt install g++-aarch64-linux-gnu qemu-user-static" >&2; exit 1; }
-	$(BIN)/python -m pytest tests/engine_svc/kernels/test_arm.py $(ARGS)
+	TEST_ARM=1 $(BIN)/python -m pytest tests/engine_svc/kernels/test_arm.py $(ARGS)
 
 test-compose: $(FOR_DEVELOPING) ## build the images, start the stack with Docker Compose and send one request
 	$(BIN)/python tests/compose/ask_the_stack.py

@@ -21,7 +21,7 @@ extern "C" void pellucid_logits(const PellucidDecoder*, const float*, int32_t, v
 namespace {
 
 constexpr int kHidden = 64, kIntermediate = 160, kHeads = 4, kKvHeads = 2, kHeadDim = 16, kLayers = 2, kVocab = 101;
-constexpr int kBlock = 16, kBlocks = 8;
+constexpr int kBlock = 16, kBlocks = 8, kThreads = 2, kNoTiles = 0;
 
 uint32_t next_random() {
   static uint32_t state = 1;
@@ -84,7 +84,7 @@ PellucidMatrix matrix(int outputs, int inputs, PellucidFormat format) {
     char* halves = panel + 4 * num_words * kLanes;
     for (size_t i = 0; i < num_halves; ++i) store(halves + 2 * (i * kLanes + lane), rows[output].halves[i]);
   }
-  return {panels, nullptr, outputs, inputs, format, static_cast<int32_t>(panel_bytes)};
+  return {panels, nullptr, outputs, inputs, format, static_cast<int32_t>(panel_bytes), kNoTiles};
 }
 
 PellucidLinear linear(std::initializer_list<int> outputs, int inputs, PellucidFormat format) {
@@ -118,7 +118,7 @@ PellucidDecoder decoder(Weights weights) {
   for (int i = 0; i < kHeadDim / 2; ++i) frequencies[i] = 1.0f / (1 << i);
   rope = {frequencies, kHeadDim / 2, 1.0f};
   PellucidDecoder made = {};
-  made.attention = {kHeads, kKvHeads, kHeadDim, kBlock, 0.25f, 0.0f, weights.format != kFloat32, 2};
+  made.attention = {kHeads, kKvHeads, kHeadDim, kBlock, 0.25f, 0.0f, weights.format != kFloat32, false, kThreads};
   made.embedding = matrix(kVocab, kHidden, f);
   made.head = {{made.embedding}, 1};
   made.layers = layers;
