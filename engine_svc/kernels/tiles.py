@@ -30,6 +30,8 @@ _MAX_RATIO: Final = 0.95
 _SLICE_WEIGHTS: Final = 1 << 20
 """Weights that a measured product multiplies"""
 _MAX_SLICES: Final = 64
+_ROWS_TO_COMPARE: Final = 27
+"""A whole tile, and a rest that is no multiple of four"""
 
 
 class TileSupport(IntEnum):
@@ -75,6 +77,19 @@ def smallest_row_count(ratios: Mapping[int, float]) -> int:
             break
         smallest = count
     return smallest
+
+
+def agree(
+    multiply: Multiply, matrices: Sequence[PackedMatrix], activations: Format, *, lanes: int, num_threads: int
+) -> bool:
+    """Whether a product of a slice has the same bits with tiles and with vectors, as it must."""
+    rows = _rows(matrices[0].inputs)[:_ROWS_TO_COMPARE]
+    first = _slices(matrices[:1], lanes)[0]
+    with_tiles, with_vectors = (
+        multiply(_linear(first, tile_rows=tile_rows), activations, rows, num_threads=num_threads).results
+        for tile_rows in (1, 0)
+    )
+    return torch.equal(with_tiles, with_vectors)
 
 
 def measure_ratios(

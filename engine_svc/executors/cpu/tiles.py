@@ -10,7 +10,7 @@ import structlog
 from engine_svc.executors.cpu.weights import PackedWeights
 from engine_svc.kernels.library import Kernels
 from engine_svc.kernels.packing import Format, PackedMatrix
-from engine_svc.kernels.tiles import REASONS, TileSupport, measure_ratios, smallest_row_count
+from engine_svc.kernels.tiles import REASONS, TileSupport, agree, measure_ratios, smallest_row_count
 from engine_svc.models.precision import INTEGERS
 
 _WEIGHTS: Final = (Format.INT8, Format.INT4)
@@ -33,6 +33,9 @@ def measure_tile_rows(weights: PackedWeights, kernels: Kernels, *, num_threads: 
 
 
 def _measure(matrices: list[PackedMatrix], activations: Format, kernels: Kernels, num_threads: int) -> int:
+    if not agree(kernels.multiply, matrices, activations, lanes=kernels.lanes, num_threads=num_threads):
+        log.error("matrix tiles (AMX) gave other bits than vectors; vectors are used")
+        return 0
     ratios = measure_ratios(kernels.multiply, matrices, activations, lanes=kernels.lanes, num_threads=num_threads)
     rows = smallest_row_count(ratios)
     log.info(

@@ -40,14 +40,18 @@ def packed(path: Path, format_: Format) -> PackedWeights:
     return pack_weights(checkpoint, config, format_, lanes=LANES)
 
 
-def kernels(support: TileSupport, **ratios: float) -> Any:
-    """Fake kernels whose tiles take so much of the time of vectors, from 64 rows on and below."""
+def kernels(support: TileSupport, *, error: float = 0.0, **ratios: float) -> Any:
+    """Fake kernels whose tiles take so much of the time of vectors, from 64 rows on and below.
+
+    ``error`` is the difference of their results.
+    """
 
     def multiply(linear: Linear, activations: Format, rows: Tensor, *, num_threads: int) -> TimedProduct:
         assert activations is Format.INT8
         assert num_threads == 3
-        ratio = ratios["many"] if len(rows) >= 64 else ratios["few"]
-        return TimedProduct(torch.empty(0), ratio if linear.parts[0].tile_rows > 0 else 1.0)
+        if linear.parts[0].tile_rows == 0:
+            return TimedProduct(rows.sum(1), 1.0)
+        return TimedProduct(rows.sum(1) + error, ratios["many"] if len(rows) >= 64 else ratios["few"])
 
     return SimpleNamespace(tile_support=support, lanes=LANES, multiply=multiply)
 
@@ -74,6 +78,16 @@ def test_tiles_that_are_slower_are_never_used(path: Path) -> None:
 
     assert set(borders.values()) == {0}
     assert {log["used_from_rows"] for log in logs} == {None}
+
+
+def test_tiles_with_other_bits_are_never_used(path: Path) -> None:
+    wrong = kernels(TileSupport.USABLE, few=0.5, many=0.5, error=1e-3)
+
+    with capture_logs() as logs:
+        borders = measure_tile_rows(packed(path, Format.INT8), wrong, num_threads=3)
+
+    assert set(borders.values()) == {0}
+    assert {log["log_level"] for log in logs} == {"error"}
 
 
 def test_floats_are_not_measured(path: Path) -> None:
