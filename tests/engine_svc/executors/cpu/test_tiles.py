@@ -8,7 +8,6 @@ from typing import Any
 
 import gguf
 import pytest
-import torch
 from structlog.testing import capture_logs
 from torch import Tensor
 
