@@ -6,12 +6,9 @@ import gc
 import os
 from typing import Final
 
-from svclib.memory import limit_heap_slack, release_file_pages, trim_heap
+from svclib.memory import release_file_pages, trim_heap
 
 _SPINS: Final = "1000"
-
-_HEAP_SLACK: Final = 4 * 1024 * 1024
-"""More than sampling frees at a time, so that a step rarely asks the system for memory"""
 
 
 def set_openmp_wait_policy() -> None:
@@ -23,11 +20,6 @@ def set_openmp_wait_policy() -> None:
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", _SPINS)
-
-
-def limit_heap() -> None:
-    """Let the heaps of threads keep little of what is freed. Loading and sampling free large blocks."""
-    limit_heap_slack(_HEAP_SLACK)
 
 
 def freeze_heap() -> None:

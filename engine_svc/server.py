@@ -18,7 +18,7 @@ from engine_svc.config import Settings
 from engine_svc.embedding.interface import EmbeddingRunner
 from engine_svc.heartbeat import Heartbeat
 from engine_svc.loading import load_model
-from engine_svc.process import freeze_heap, limit_heap
+from engine_svc.process import freeze_heap
 from engine_svc.runners.interface import Runner
 from engine_svc.servicer import EngineServicer
 from protos.v1 import engine_pb2, engine_pb2_grpc
@@ -51,7 +51,6 @@ class EngineService:
         engine_pb2_grpc.add_EngineServicer_to_server(self._servicer, server)
 
     async def start(self, health: Health) -> None:
-        limit_heap()
         log.info("loading", model=self._settings.model)
         runner = await asyncio.to_thread(self._load, self._settings)
         on_failure = partial(self._fail, health)

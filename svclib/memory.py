@@ -18,8 +18,6 @@ _MAPPING: Final = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S{4}) \S+ \S+ \d+ *(.*)
 """A mapping's first line in ``/proc/self/smaps``: start, end, permissions, file"""
 
 _MADV_DONTNEED: Final = 4
-_M_TRIM_THRESHOLD: Final = -1
-_M_MMAP_THRESHOLD: Final = -3
 
 
 def address_space() -> int | None:
@@ -45,16 +43,6 @@ def trim_heap() -> None:
     """Return freed memory to the system: glibc keeps what lies below the last used block of each of its heaps."""
     if libc := _glibc():
         libc.malloc_trim(0)
-
-
-def limit_heap_slack(num_bytes: int) -> None:
-    """Let each of glibc's heaps keep at most ``num_bytes`` of freed memory at its end, and map larger blocks apart.
-
-    By default a heap adapts to the largest block that was freed, and may then keep 64 MiB; each thread may have one.
-    """
-    if libc := _glibc():
-        libc.mallopt(_M_MMAP_THRESHOLD, num_bytes)
-        libc.mallopt(_M_TRIM_THRESHOLD, num_bytes)
 
 
 def release_file_pages() -> None:

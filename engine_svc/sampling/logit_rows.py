@@ -13,7 +13,7 @@ class LogitRows(Protocol):
     """Logits of some rows of a step. A tensor [rows, vocab_size] is one; ``ProjectedRows`` computes rows on read.
 
     They need not all be in memory: with a long prompt and a large vocabulary they take more memory than the rest of a
-    step. Rows are valid until the next rows are read, or the executor's next step.
+    step. Valid until the executor's next step.
     """
 
     def __len__(self) -> int: ...

@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import mmap
-import platform
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -33,10 +32,9 @@ def test_trim_memory_calls_malloc_trim(monkeypatch: pytest.MonkeyPatch) -> None:
     assert calls == [0]
 
 
-def test_without_glibc_nothing_is_trimmed_or_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_glibc_nothing_is_trimmed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     memory.trim_memory()
-    memory.limit_heap_slack(1 << 20)
 
 
 @pytest.mark.parametrize(("held", "trims"), [((9, 0), 0), ((10, 6), 0), ((10, 5), 1), ((10, 5, 2), 1), ((30, 9, 4), 1)])
@@ -51,43 +49,6 @@ async def test_the_heap_is_trimmed_when_usage_falls_to_half_its_peak(
         watermark.note(num_bytes)
     await asyncio.sleep(0.01)
     assert len(calls) == trims
-
-
-LIMIT_HEAP_SLACK = """
-import ctypes, sys, threading
-from svclib.memory import limit_heap_slack
-
-libc = ctypes.CDLL(None)
-libc.malloc.restype = ctypes.c_void_p
-libc.free.argtypes = [ctypes.c_void_p]
-if sys.argv[1] == "limited":
-    limit_heap_slack(4 << 20)
-
-def resident():
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * 4096
-
-def fill(size):
-    block = libc.malloc(size)
-    ctypes.memset(block, 1, size)
-    return block
-
-def leave_slack():
-    libc.free(fill(30 << 20))  # mapped by itself; by default blocks up to this size then come from the heap
-    before = resident()
-    libc.free(fill(25 << 20))
-    print(resident() - before)
-
-leave_slack()
-"""
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc")
-@pytest.mark.parametrize("limit", ["limited", "default"])
-def test_a_heap_keeps_no_large_freed_block(limit: str) -> None:
-    command = [sys.executable, "-c", LIMIT_HEAP_SLACK, limit]
-    kept = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    assert (kept > 20_000_000) == (limit == "default")
 
 
 RELEASE_FILE_PAGES = """

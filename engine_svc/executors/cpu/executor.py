@@ -39,7 +39,6 @@ class CpuExecutor:
         self._decoder = DecoderStructure(weights, cache.shape, tile_rows)
         self._hidden_size = weights.config.hidden_size
         self._workspace = torch.empty(0, dtype=torch.uint8)
-        self._logits_buffer = torch.empty(0, dtype=torch.float32)
 
     def forward(self, step: PreparedStep) -> LogitRows:
         return ProjectedRows(self.hidden_states(step), self._logits)
@@ -54,12 +53,8 @@ class CpuExecutor:
         return hidden
 
     def _logits(self, hidden: Tensor) -> Tensor:
-        """[rows, hidden_size] -> [rows, vocab_size], in a buffer that the next call overwrites"""
-        size = len(hidden) * self.info.vocab_size
-        if len(self._logits_buffer) < size:
-            self._logits_buffer = torch.empty(0, dtype=torch.float32)  # frees the old one first
-            self._logits_buffer = torch.empty(size, dtype=torch.float32)
-        logits = self._logits_buffer[:size].view(len(hidden), self.info.vocab_size)
+        """[rows, hidden_size] -> [rows, vocab_size]"""
+        logits = torch.empty((len(hidden), self.info.vocab_size), dtype=torch.float32)
         workspace = self._workspace_for(len(hidden))
         self._kernels.logits(self._decoder.structure, hidden.contiguous(), workspace, logits)
         return logits
