@@ -121,6 +121,15 @@ MaxStepMs: TypeAlias = Annotated[
         rich_help_panel=_ENGINE_PANEL,
     ),
 ]
+KvCacheDtype: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        envvar="ENGINE_KV_CACHE_DTYPE",
+        help="KV cache: `auto` (as --dtype) or `int8`, which holds 1.9 times as many tokens as bfloat16.",
+        show_default="auto",
+        rich_help_panel=_ENGINE_PANEL,
+    ),
+]
 KvCacheMemoryMb: TypeAlias = Annotated[
     int | None,
     typer.Option(

@@ -35,6 +35,7 @@ def serve(
     max_num_seqs: options.MaxNumSeqs = None,
     max_num_batched_tokens: options.MaxNumBatchedTokens = None,
     max_step_ms: options.MaxStepMs = None,
+    kv_cache_dtype: options.KvCacheDtype = None,
     kv_cache_memory_mb: options.KvCacheMemoryMb = None,
     deterministic: options.Deterministic = None,
 ) -> None:
@@ -60,6 +61,7 @@ def serve(
             "max_num_seqs": max_num_seqs,
             "max_num_batched_tokens": max_num_batched_tokens,
             "max_step_ms": max_step_ms,
+            "kv_cache_dtype": kv_cache_dtype,
             "kv_cache_memory_mb": kv_cache_memory_mb,
             "deterministic": deterministic,
         },

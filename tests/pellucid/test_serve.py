@@ -226,10 +226,11 @@ def test_an_invalid_setting_stops_the_stack_with_its_message_last(environment: d
     assert name.partition("_")[2].lower() in last.lower()
 
 
-def test_the_maximum_step_time_reaches_the_engine() -> None:
-    done = run_serve("--model", "simulated", "--port", "0", "--max-step-ms", "50")
+@pytest.mark.parametrize(("option", "value"), [("max-step-ms", "50"), ("kv-cache-dtype", "int8")])
+def test_options_for_models_with_weights_reach_the_engine(option: str, value: str) -> None:
+    done = run_serve("--model", "simulated", "--port", "0", f"--{option}", value)
     assert done.returncode == 2
-    assert "max_step_ms: for models with weights only" in done.stdout.splitlines()[-1]
+    assert f"{option.replace('-', '_')}: for models with weights only" in done.stdout.splitlines()[-1]
 
 
 def test_a_missing_model_is_an_error_before_anything_starts() -> None:
