@@ -13,6 +13,7 @@ from engine_svc.kernels.library import Kernels
 
 @pytest.fixture(autouse=True, scope="package")
 def _plain_logs() -> Iterator[None]:
+    structlog.reset_defaults()  # of other packages: their minimum level hides records from tests
     structlog.configure(processors=[structlog.processors.format_exc_info, structlog.processors.JSONRenderer()])
     yield
     structlog.reset_defaults()

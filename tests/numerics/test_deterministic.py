@@ -86,7 +86,7 @@ def test_output_is_a_function_of_the_request(tmp_path: Path, config: PretrainedC
     expected = run_alone(loaded(4, 1), requests, block_size=4)
     assert [len(one.token_ids) for one in expected] == [params.get("n", 1) for params in PARAMS]
     coverage = Coverage()
-    for number, limits in enumerate(chain(ROUNDS, repeat(ROUNDS[-1], 9))):
+    for number, limits in enumerate(chain(ROUNDS, repeat(ROUNDS[-1], 40))):
         if number >= len(ROUNDS) and coverage.is_complete:
             break
         runner = loaded(limits["block_size"], rng.choice([1, 2]))
