@@ -81,7 +81,7 @@ class Engine:
         self._publish(outcomes)
         self._count_drafts(plan.batch, results)
         seconds = self._clock() - started
-        if not any(isinstance(result, Exception) for result in results):
+        if plan.batch and not any(isinstance(result, Exception) for result in results):
             self._scheduler.learn(plan, seconds)
         self._measure_step(plan, outcomes, seconds)
         return bool(plan.batch)

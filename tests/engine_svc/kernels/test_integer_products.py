@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from ctypes import pointer
-
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine_svc.kernels import structures
 from engine_svc.kernels.library import Kernels
 from engine_svc.kernels.memory import Arena
 from engine_svc.kernels.packing import Format, PackedMatrix, pack
+from engine_svc.kernels.structures import Linear, Matrix
 from engine_svc.weights.quantized import GROUP_SIZE, QuantizedRows
 
 MAX_ACTIVATION = 127
@@ -45,21 +43,9 @@ def quantized(weights: Tensor, bits: int) -> QuantizedRows:
 
 
 def product(kernels: Kernels, activations: Tensor, matrix: PackedMatrix, format_: Format, num_threads: int) -> Tensor:
-    """Logits of a model whose output matrix is ``matrix``, [rows, outputs]"""
-    decoder = structures.Decoder(
-        attention=structures.AttentionShape(1, 1, 4, 1, num_threads=num_threads),
-        embedding=matrix.structure(),
-        head=structures.Linear((structures.Matrix * 3)(matrix.structure()), 1),
-        layers=pointer(structures.Layer()),
-        ropes=pointer(structures.Rope()),
-        hidden_size=matrix.inputs,
-        intermediate_size=matrix.inputs,
-        format=format_,
-    )
-    workspace = torch.empty(kernels.workspace_bytes(decoder, len(activations)), dtype=torch.uint8)
-    logits = torch.empty(len(activations), matrix.outputs)
-    kernels.logits(decoder, activations, workspace, logits)
-    return logits
+    """[rows, outputs]"""
+    linear = Linear((Matrix * 3)(matrix.structure()), 1)
+    return kernels.multiply(linear, format_, activations, num_threads=num_threads).results
 
 
 @given(
